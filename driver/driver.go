@@ -1,0 +1,107 @@
+// Package driver is the contract between the engine and what runs sandboxes.
+//
+// A body of it (gvisor, fake, later vm and isolate) turns a Spec into a live
+// Machine whose guest answers on Machine.Dial. Semantics are stated here once,
+// and driver/drivertest holds every body to them.
+package driver
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Spec is all a driver needs to make a machine. The driver puts the guest in
+// by itself: Root need not contain it.
+type Spec struct {
+	ID       sandbox.ID
+	Root     string         // absolute path of the template's root image (EROFS, read-only, never changed)
+	Hostname string         // inside; at most 63 characters of [a-z0-9-]
+	Limits   sandbox.Limits // complete: every field within its range
+}
+
+// Driver makes machines of one isolation class.
+//
+// All methods may be called at once from many goroutines. Errors are
+// *sandbox.Error with a kind; a context that ends is returned as such, and
+// whatever was half made is undone before the method returns.
+type Driver interface {
+	// Class is the isolation class: "gvisor", "fake". It never changes.
+	Class() string
+
+	// Probe says what this machine can do, by trying rather than by looking.
+	// An error means that Create cannot work here; its hint says what to do.
+	Probe(ctx context.Context) (Capabilities, error)
+
+	// Create makes a machine and returns once its guest has answered. A failure
+	// at any step leaves nothing of it: no process, mount, cgroup, namespace or
+	// file. An id that is in use is Conflict.
+	Create(ctx context.Context, spec Spec) (Machine, error)
+
+	// Recover adopts the machine that a former process of this program made,
+	// from the bytes its State gave. NotFound means that it no longer lives;
+	// then nothing of it is left when Recover returns. An unknown version of the
+	// bytes is Unsupported and leaves the machine alone.
+	Recover(ctx context.Context, id sandbox.ID, state []byte) (Machine, error)
+
+	// Sweep removes what dead or half-made machines left behind, except those
+	// of the ids in keep and those this process holds. It returns the ids that
+	// it removed anything of.
+	Sweep(ctx context.Context, keep []sandbox.ID) ([]sandbox.ID, error)
+
+	// Close lets go of every machine without ending it; Recover in the next
+	// process takes them up again. A body that cannot outlive its process (the
+	// fake) ends them.
+	Close() error
+}
+
+// Capabilities is what Probe found.
+type Capabilities struct {
+	Version  string            `json:"version"`            // of the engine beneath
+	Survives bool              `json:"survives"`           // machines outlive this process
+	Isolates bool              `json:"isolates"`           // hostile code may run in it
+	Details  map[string]string `json:"details,omitempty"`  // for people: platform, cgroup version
+	Warnings []string          `json:"warnings,omitempty"` // what works less well than it could, and the remedy
+}
+
+// Machine is one live computer.
+type Machine interface {
+	ID() sandbox.ID
+
+	// Dial opens a connection that the guest has accepted as the host's own:
+	// HTTP may be spoken on it at once. Dial works from the moment the machine
+	// exists until it ends; then it fails with Unavailable.
+	Dial(ctx context.Context) (net.Conn, error)
+
+	// Wait returns when the machine has ended, with how it ended. It returns
+	// the context's error if that ends first. Many may wait.
+	Wait(ctx context.Context) (Exit, error)
+
+	// Stop ends the machine and removes all that was made for it, whatever state
+	// it is in. After a nil error nothing is left. A second Stop is nil.
+	Stop(ctx context.Context) error
+
+	// State is what Recover needs in a later process: opaque, versioned, at
+	// most 64 KiB, to be kept where secrets may be kept. It changes at no time
+	// after Create.
+	State() []byte
+
+	// Usage is what the machine uses now.
+	Usage(ctx context.Context) (Usage, error)
+}
+
+// Exit is how a machine ended.
+type Exit struct {
+	Asked  bool      // through Stop
+	Reason string    // for people: "out of memory", "the guest ended", "killed"
+	At     time.Time // when it was noticed
+}
+
+// Usage is a machine's present use of its host.
+type Usage struct {
+	MemoryBytes int64         // charged to the machine, page cache that it shares left out
+	CPU         time.Duration // since it was made
+	DiskBytes   int64         // of the writable layer, as stored on the host
+}

@@ -1,0 +1,62 @@
+package sandbox
+
+// CreateRequest asks for a new sandbox. Zero fields mean the defaults.
+type CreateRequest struct {
+	Template string            `json:"template,omitempty"` // name, or "sha256:…" of its root image
+	Class    string            `json:"class,omitempty"`    // isolation class; "" means the server's default
+	Limits   Limits            `json:"limits,omitzero"`
+	Env      map[string]string `json:"env,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// Bounds on what a caller may store with a sandbox.
+const (
+	MaxMetadata      = 64   // entries
+	MaxMetadataKey   = 128  // bytes
+	MaxMetadataValue = 4096 // bytes
+)
+
+// ListQuery selects sandboxes. They come newest first.
+type ListQuery struct {
+	States   []State           // any of these; none means all
+	Template string            // "" means any
+	Metadata map[string]string // all of these, equal
+	After    string            // cursor: Next of the page before
+	Limit    int               // 1 to 1000; 0 means 100
+}
+
+// Page is one page of a list.
+type Page struct {
+	Sandboxes []Sandbox `json:"sandboxes"`
+	Next      string    `json:"next,omitempty"` // cursor of the next page; "" at the end
+}
+
+// BuildRequest asks for a template.
+type BuildRequest struct {
+	Name  string `json:"name"`            // of the template to make or replace
+	From  string `json:"from"`            // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>"
+	Force bool   `json:"force,omitempty"` // build although nothing changed
+}
+
+// Progress is one step of long work. Total 0 means unknown.
+type Progress struct {
+	Step  string `json:"step"`            // "install packages"
+	Done  int64  `json:"done,omitempty"`  // of Total, in Unit
+	Total int64  `json:"total,omitempty"` //
+	Unit  string `json:"unit,omitempty"`  // "bytes", "packages", ""
+	Log   string `json:"log,omitempty"`   // a line of the builder's own output
+}
+
+// ReadRange is the part of a file to read. Length 0 means to the end.
+type ReadRange struct {
+	Offset int64
+	Length int64
+}
+
+// Events is a stream of a process's events. Recv returns io.EOF after the last
+// one (Exit); any other error means that the stream broke and the process may
+// live on. Close ends the stream early and may be called at any time, twice too.
+type Events interface {
+	Recv() (Event, error)
+	Close() error
+}

@@ -1,0 +1,65 @@
+package sandbox
+
+import "time"
+
+// Sandbox is what Berth knows of one computer, as its owner sees it.
+type Sandbox struct {
+	ID       ID                `json:"id"`
+	State    State             `json:"state"`
+	Reason   string            `json:"reason,omitempty"` // why it failed or stopped
+	Template string            `json:"template"`         // as asked for, "base"
+	Image    string            `json:"image"`            // digest of the template's root, "sha256:…"
+	Class    string            `json:"class"`            // the driver that runs it: "gvisor", "fake"
+	Limits   Limits            `json:"limits"`
+	Env      map[string]string `json:"env,omitempty"` // given to every process
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Created  time.Time         `json:"created"`
+	Updated  time.Time         `json:"updated"`
+}
+
+// Process is one process tree that was started in a sandbox through Berth.
+type Process struct {
+	ID       string    `json:"id"`             // unique in its sandbox, never used again
+	Name     string    `json:"name,omitempty"` // the caller's own, unique among the live
+	PID      int       `json:"pid"`            // of its leader, inside
+	Argv     []string  `json:"argv"`
+	Cwd      string    `json:"cwd"`
+	User     string    `json:"user"`
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended,omitzero"` // zero while it lives
+	Exit     *Exit     `json:"exit,omitempty"` // nil while it lives
+	Terminal bool      `json:"terminal,omitempty"`
+}
+
+// Exit says how a process ended.
+type Exit struct {
+	Code     int    `json:"code"`             // 0 to 255; 128+n when ended by signal n
+	Signal   string `json:"signal,omitempty"` // "SIGKILL"
+	TimedOut bool   `json:"timed_out,omitempty"`
+	Error    string `json:"error,omitempty"` // what went wrong on Berth's side
+}
+
+// FileInfo describes one entry of a sandbox's file system.
+type FileInfo struct {
+	Name     string    `json:"name"`
+	Path     string    `json:"path"` // absolute
+	Type     FileType  `json:"type"`
+	Size     int64     `json:"size"` // bytes
+	Mode     uint32    `json:"mode"` // permission bits with setuid, setgid, sticky: 0 to 07777
+	UID      uint32    `json:"uid"`
+	GID      uint32    `json:"gid"`
+	Owner    string    `json:"owner,omitempty"`
+	Group    string    `json:"group,omitempty"`
+	Modified time.Time `json:"modified"`
+	Target   string    `json:"target,omitempty"` // of a symbolic link
+}
+
+// FileType is the sort of a directory entry.
+type FileType string
+
+const (
+	TypeFile    FileType = "file"
+	TypeDir     FileType = "dir"
+	TypeSymlink FileType = "symlink"
+	TypeOther   FileType = "other" // device, socket, pipe
+)

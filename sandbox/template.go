@@ -1,0 +1,26 @@
+package sandbox
+
+import "time"
+
+// Template is a named root file system that sandboxes start from.
+type Template struct {
+	Name    string            `json:"name"`
+	Digest  string            `json:"digest"` // "sha256:<64 hex>" of the root image's bytes
+	Source  string            `json:"source"` // what it was built from: "distribution:bookworm", an OCI reference, an archive
+	Size    int64             `json:"size"`   // bytes of the root image
+	Env     map[string]string `json:"env,omitempty"`
+	Workdir string            `json:"workdir,omitempty"` // absolute; "" means /workspace
+	User    string            `json:"user,omitempty"`    // "" means "user"
+	Created time.Time         `json:"created"`
+}
+
+// The names every Linux sandbox has, whatever its template.
+const (
+	DefaultTemplate = "base"
+	DefaultUser     = "user" // uid 1000, passwordless sudo
+	DefaultHome     = "/home/user"
+	DefaultWorkdir  = "/workspace"
+)
+
+// DefaultPath is the PATH of a process that sets none.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
