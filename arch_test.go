@@ -12,7 +12,7 @@ import (
 const module = "github.com/berth-dev/berth/"
 
 // floors gives each package its floor: an import must point to a lower one.
-// The longest matching prefix counts. "+1" rows sit between two floors.
+// The longest matching prefix counts.
 var floors = []struct {
 	prefix string
 	floor  int
@@ -41,6 +41,9 @@ var narrow = map[string][]string{
 func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {
 		rel := strings.TrimPrefix(p.ImportPath, module)
+		if rel+"/" == module {
+			continue // the root holds this test alone
+		}
 		from, ok := floor(rel)
 		if !ok {
 			t.Errorf("%s has no floor: add it to the table", rel)
@@ -65,7 +68,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestDriversAreNamedOnlyInCommands keeps concrete bodies out of the floors
+// TestBodiesAreNamedOnlyWhereTheyAreWired keeps concrete bodies out of the floors
 // that know contracts only.
 func TestBodiesAreNamedOnlyWhereTheyAreWired(t *testing.T) {
 	bodies := []string{"driver/gvisor", "driver/fake", "record/bolt", "blob/disk"}
