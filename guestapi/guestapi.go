@@ -11,7 +11,7 @@
 //	GET  /files?path=P&offset=N&length=N   the bytes; Berth-File-Info holds a v1.FileInfo (JSON)
 //	PUT  /files?path=P&mode=0644&user=U&parents=true   body in, a v1.FileInfo (JSON) out
 //
-// Errors of the file routes are a JSON {"code","message"} with the code a
+// Errors of the file routes are a FileError, with the code a
 // sandbox.Kind; those of the service are Connect errors, whose code maps to a
 // kind one to one.
 package guestapi
