@@ -1,0 +1,176 @@
+package netgw
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+)
+
+const (
+	// vnetHeader is the length of struct virtio_net_hdr, which precedes every
+	// frame on a TAP with IFF_VNET_HDR (linux/virtio_net.h).
+	vnetHeader = 10
+
+	// gsoMax is the longest segment that is left to the kernel to cut.
+	gsoMax = 65000
+
+	// frameMax is the longest frame that the kernel hands over uncut.
+	frameMax = vnetHeader + header.EthernetMinimumSize + 65536
+)
+
+// Fields of struct virtio_net_hdr.
+const (
+	vnetNeedsChecksum = 1
+	vnetGSOv4         = 1
+	vnetGSOv6         = 4
+)
+
+// tap is a link endpoint on a TAP's descriptor. The runtime's poller waits for
+// frames, so that an idle link costs no thread; large segments cross uncut in
+// both directions.
+type tap struct {
+	file *os.File
+	raw  int // file's descriptor
+	done chan struct{}
+
+	attach     sync.Once
+	dispatcher atomic.Pointer[stack.NetworkDispatcher]
+	dropped    atomic.Uint64 // frames the kernel would not take
+}
+
+var _ stack.LinkEndpoint = (*tap)(nil)
+
+// newTAP takes ownership of fd, which must not block.
+func newTAP(fd int) *tap {
+	return &tap{file: os.NewFile(uintptr(fd), "tap"), raw: fd, done: make(chan struct{})}
+}
+
+func (t *tap) MTU() uint32                             { return mtu }
+func (t *tap) SetMTU(uint32)                           {}
+func (t *tap) MaxHeaderLength() uint16                 { return header.EthernetMinimumSize }
+func (t *tap) LinkAddress() tcpip.LinkAddress          { return tcpip.LinkAddress(gatewayMAC) }
+func (t *tap) SetLinkAddress(tcpip.LinkAddress)        {}
+func (t *tap) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
+func (t *tap) SetOnCloseAction(func())                 {}
+func (t *tap) IsAttached() bool                        { return t.dispatcher.Load() != nil }
+func (t *tap) GSOMaxSize() uint32                      { return gsoMax }
+func (t *tap) SupportedGSO() stack.SupportedGSO        { return stack.HostGSOSupported }
+func (t *tap) Capabilities() stack.LinkEndpointCapabilities {
+	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
+}
+
+// Close ends the reading loop; Wait returns once it has.
+func (t *tap) Close() { t.file.Close() }
+
+// Wait implements stack.LinkEndpoint.
+func (t *tap) Wait() {
+	if t.IsAttached() {
+		<-t.done
+	}
+}
+
+// AddHeader implements stack.LinkEndpoint.
+func (t *tap) AddHeader(p *stack.PacketBuffer) {
+	header.Ethernet(p.LinkHeader().Push(header.EthernetMinimumSize)).Encode(&header.EthernetFields{
+		SrcAddr: p.EgressRoute.LocalLinkAddress,
+		DstAddr: p.EgressRoute.RemoteLinkAddress,
+		Type:    p.NetworkProtocolNumber,
+	})
+}
+
+// ParseHeader implements stack.LinkEndpoint.
+func (t *tap) ParseHeader(p *stack.PacketBuffer) bool {
+	h, ok := p.LinkHeader().Consume(header.EthernetMinimumSize)
+	if ok {
+		p.NetworkProtocolNumber = header.Ethernet(h).Type()
+	}
+	return ok
+}
+
+// Attach implements stack.LinkEndpoint. The stack attaches once, and detaches
+// with nil when it is closed.
+func (t *tap) Attach(d stack.NetworkDispatcher) {
+	if d == nil {
+		t.file.Close()
+		return
+	}
+	t.attach.Do(func() {
+		t.dispatcher.Store(&d)
+		go t.read(d)
+	})
+}
+
+// read delivers frames until the descriptor is closed or the TAP is gone. What
+// the sandbox sends is taken as it is: a frame that is too short is dropped,
+// and the stack judges the rest.
+func (t *tap) read(d stack.NetworkDispatcher) {
+	defer close(t.done)
+	frame := make([]byte, frameMax)
+	for {
+		n, err := t.file.Read(frame)
+		if err != nil {
+			return
+		}
+		if n < vnetHeader+header.EthernetMinimumSize {
+			continue
+		}
+		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame[vnetHeader:n])})
+		if t.ParseHeader(p) {
+			// A frame whose checksum was left to us never crossed a wire.
+			p.RXChecksumValidated = frame[0] != 0
+			d.DeliverNetworkPacket(p.NetworkProtocolNumber, p)
+		}
+		p.DecRef()
+	}
+}
+
+// WritePackets implements stack.LinkEndpoint.
+func (t *tap) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
+	for n, p := range list.AsSlice() {
+		var h [vnetHeader]byte
+		describe(h[:], p)
+		if err := writev(t.raw, append([][]byte{h[:]}, p.AsSlices()...)); err != nil {
+			t.dropped.Add(1)
+			return n, &tcpip.ErrNoBufferSpace{}
+		}
+	}
+	return list.Len(), nil
+}
+
+// describe fills in how the kernel is to cut and sum the packet.
+func describe(h []byte, p *stack.PacketBuffer) {
+	g := p.GSOOptions
+	if g.Type == stack.GSONone {
+		return
+	}
+	binary.LittleEndian.PutUint16(h[2:], uint16(p.HeaderSize()))
+	if g.NeedsCsum {
+		h[0] = vnetNeedsChecksum
+		binary.LittleEndian.PutUint16(h[6:], header.EthernetMinimumSize+g.L3HdrLen)
+		binary.LittleEndian.PutUint16(h[8:], g.CsumOffset)
+	}
+	if p.Data().Size() > int(g.MSS) {
+		h[1] = vnetGSOv4
+		if g.Type == stack.GSOTCPv6 {
+			h[1] = vnetGSOv6
+		}
+		binary.LittleEndian.PutUint16(h[4:], g.MSS)
+	}
+}
+
+func writev(fd int, bufs [][]byte) error {
+	for {
+		_, err := unix.Writev(fd, bufs)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

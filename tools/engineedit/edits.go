@@ -1,0 +1,46 @@
+package main
+
+// edit changes one place of one file: what At names is kept and followed by
+// After, or replaced by Replace.
+type edit struct {
+	Why     string
+	File    string // beneath the module's root
+	At      string // occurs exactly once in File
+	After   string
+	Replace string
+}
+
+// edits is all that Berth changes. Each is small enough to be read here, and
+// each is held by a test of driver/gvisor on the running engine.
+var edits = []edit{
+	{
+		Why:     "a writable layer on disk needs its backing file also where no gofer runs",
+		File:    "runsc/container/container.go",
+		At:      "return ioFiles, nil, nil, nil, nil\n",
+		Replace: "filestores, err := c.createGoferFilestores(conf.GetOverlay2(), mountHints)\n\t\treturn ioFiles, filestores, nil, nil, err\n",
+	},
+	{
+		Why:   "without a gofer the backing file is made in the host's own mount namespace",
+		File:  "runsc/container/container.go",
+		At:    `goferRootfs := fmt.Sprintf("/proc/%d/root", c.GoferPid.Load())` + "\n",
+		After: "\tif c.GoferPid.Load() == 0 {\n\t\tgoferRootfs = \"/\"\n\t}\n",
+	},
+	{
+		Why:   "/tmp stays on the writable layer: on disk, within its size, in its snapshots",
+		File:  "runsc/boot/vfs.go",
+		At:    "func (c *containerMounter) mountTmp(ctx context.Context, spec *specs.Spec, conf *config.Config, creds *auth.Credentials, mns *vfs.MountNamespace) error {\n",
+		After: "\tif c.goferMountConfs[0].IsFilestorePresent() {\n\t\treturn nil\n\t}\n",
+	},
+	{
+		Why:   "Berth makes the cgroups itself, so the memory size to show comes from the spec",
+		File:  "runsc/sandbox/sandbox.go",
+		At:    "mem := totalSysMem\n",
+		After: "\tif l := args.Spec.Linux; l != nil && l.Resources != nil && l.Resources.Memory != nil && l.Resources.Memory.Limit != nil {\n\t\tmem = min(mem, uint64(*l.Resources.Memory.Limit))\n\t}\n",
+	},
+	{
+		Why:   "RLIMIT_NPROC counts the whole sandbox: root inside cannot get round it by changing its uid",
+		File:  "pkg/sentry/kernel/kernel.go",
+		At:    "func (k *Kernel) GetUserCounters(uid auth.KUID) *UserCounters {\n",
+		After: "\tuid = auth.RootKUID\n",
+	},
+}
