@@ -61,15 +61,8 @@ func (c *Command) Check() error {
 	if size > MaxArgBytes {
 		return invalid("write the data to a file, or send it as input", "the command has %d bytes, at most %d are taken", size, MaxArgBytes)
 	}
-	size = 0
-	for k, v := range c.Env {
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsAny(v, "\x00") {
-			return invalid("a name has no '=' and neither has a NUL", "environment variable %.80q is malformed", k)
-		}
-		size += len(k) + len(v) + 2
-	}
-	if size > MaxEnvBytes {
-		return invalid("write the data to a file", "the environment has %d bytes, at most %d are taken", size, MaxEnvBytes)
+	if err := CheckEnv(c.Env); err != nil {
+		return err
 	}
 	for _, a := range append([]string{c.Shell, c.User, c.Name}, c.Argv...) {
 		if strings.ContainsAny(a, "\x00") {
@@ -83,6 +76,24 @@ func (c *Command) Check() error {
 	}
 	if c.Timeout < 0 {
 		return invalid("leave the timeout out for none", "timeout %v is negative", c.Timeout)
+	}
+	return nil
+}
+
+// CheckEnv reports an error of kind Invalid unless every name and value can be
+// given to a process and all together have at most MaxEnvBytes.
+func CheckEnv(env map[string]string) error {
+	size := 0
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsAny(v, "\x00") {
+			return &Error{Op: "check environment", Kind: Invalid, Err: fmt.Errorf("variable %.80q is malformed", k),
+				Hint: "a name has no '=' and neither has a NUL"}
+		}
+		size += len(k) + len(v) + 2
+	}
+	if size > MaxEnvBytes {
+		return &Error{Op: "check environment", Kind: Invalid,
+			Err: fmt.Errorf("it has %d bytes, at most %d are taken", size, MaxEnvBytes), Hint: "write the data to a file"}
 	}
 	return nil
 }

@@ -1,0 +1,93 @@
+package sandbox
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// MaxSandboxEnvBytes bounds the environment that is kept with a sandbox: names
+// and values, all together.
+const MaxSandboxEnvBytes = 64 << 10
+
+// Bounds on a page of sandboxes.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// Check reports an error of kind Invalid for the first thing that is wrong. It
+// does not look at Limits: their defaults are not in yet.
+func (r *CreateRequest) Check() error {
+	if r.Template != "" && !digestPattern.MatchString(r.Template) {
+		if err := CheckName(r.Template); err != nil {
+			return &Error{Op: "check template", Err: err}
+		}
+	}
+	if err := CheckEnv(r.Env); err != nil {
+		return err
+	}
+	size := 0
+	for k, v := range r.Env {
+		size += len(k) + len(v) + 2
+	}
+	if size > MaxSandboxEnvBytes {
+		return &Error{Op: "check environment", Kind: Invalid,
+			Err:  fmt.Errorf("it has %d bytes, at most %d are kept with a sandbox", size, MaxSandboxEnvBytes),
+			Hint: "give large values with the command, or in a file"}
+	}
+	return checkMetadata(r.Metadata)
+}
+
+func checkMetadata(m map[string]string) error {
+	if len(m) > MaxMetadata {
+		return Errorf("check metadata", Invalid, "%d entries, at most %d are taken", len(m), MaxMetadata)
+	}
+	for k, v := range m {
+		switch {
+		case k == "" || len(k) > MaxMetadataKey:
+			return Errorf("check metadata", Invalid, "the key %.40q has %d bytes, 1 to %d are taken", k, len(k), MaxMetadataKey)
+		case len(v) > MaxMetadataValue:
+			return Errorf("check metadata", Invalid, "the value of %q has %d bytes, at most %d are taken", k, len(v), MaxMetadataValue)
+		}
+	}
+	return nil
+}
+
+// Check reports an error of kind Invalid for the first thing that is wrong,
+// the cursor left out: only its maker knows its form.
+func (q *ListQuery) Check() error {
+	if q.Limit < 0 || q.Limit > MaxPage {
+		return &Error{Op: "check list query", Kind: Invalid, Err: fmt.Errorf("limit is %d", q.Limit),
+			Hint: fmt.Sprintf("limit takes 1 to %d; leave it out for %d", MaxPage, DefaultPage)}
+	}
+	for _, s := range q.States {
+		if !s.Valid() {
+			return &Error{Op: "check list query", Kind: Invalid, Err: fmt.Errorf("%.40q is not a state", s),
+				Hint: fmt.Sprintf("the states are %v", States())}
+		}
+	}
+	return checkMetadata(q.Metadata)
+}
+
+// buildSources are the forms of BuildRequest.From, before the colon.
+var buildSources = []string{"distribution", "oci", "oci-archive", "docker-archive"}
+
+// Check reports an error of kind Invalid for the first thing that is wrong.
+func (r *BuildRequest) Check() error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	form, what, _ := strings.Cut(r.From, ":")
+	if !slices.Contains(buildSources, form) || what == "" {
+		return &Error{Op: "check source", Kind: Invalid, Err: fmt.Errorf("%.200q is not a source of templates", r.From),
+			Hint: "a source is distribution:<suite>, oci:<reference>, oci-archive:<path> or docker-archive:<path>"}
+	}
+	if strings.HasSuffix(form, "-archive") {
+		return CheckPath(what)
+	}
+	return nil
+}
