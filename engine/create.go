@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/record"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Create makes a sandbox and returns once its guest answers. A failure at any
+// step, or the end of ctx, leaves nothing.
+//
+// Invalid: a malformed request, or a class this server does not run. NotFound:
+// no such template. Exhausted: too many creates wait, or the machine is full.
+func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error) {
+	const op = "create"
+	done, err := e.task()
+	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	defer done()
+	s, err := e.plan(req)
+	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	ctx, forget := e.abortable(ctx, s.ID)
+	defer forget()
+	give, err := e.slots.take(ctx)
+	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	defer give()
+	if err := e.create(ctx, s); err != nil {
+		// The driver sees a context that ended; its cause says why.
+		if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+			err = cause
+		}
+		return sandbox.Sandbox{}, fail(op, s.ID, err)
+	}
+	return s.Sandbox, nil
+}
+
+// plan checks a request and fills in the defaults.
+func (e *Engine) plan(req sandbox.CreateRequest) (*stored, error) {
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	limits := req.Limits.WithDefaults(sandbox.DefaultLimits())
+	if err := limits.Check(); err != nil {
+		return nil, err
+	}
+	if req.Class == "" {
+		req.Class = e.classes[0]
+	}
+	if e.drivers[req.Class] == nil {
+		return nil, &sandbox.Error{Op: "check class", Kind: sandbox.Invalid, Err: fmt.Errorf("%.40q is not a class of this server", req.Class),
+			Hint: fmt.Sprintf("the classes are %q", e.classes)}
+	}
+	if req.Template == "" {
+		req.Template = sandbox.DefaultTemplate
+	}
+	now := e.now().UTC().Round(0)
+	return &stored{Sandbox: sandbox.Sandbox{
+		ID: sandbox.NewID(), State: sandbox.Starting, Template: req.Template, Class: req.Class,
+		Limits: limits, Env: req.Env, Metadata: req.Metadata, Created: now, Updated: now,
+	}}, nil
+}
+
+// abortable makes a context that Remove of the sandbox and Close can end.
+func (e *Engine) abortable(ctx context.Context, id sandbox.ID) (context.Context, func()) {
+	ctx, abort := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(e.ctx, func() { abort(context.Cause(e.ctx)) })
+	e.mu.Lock()
+	e.creating[id] = abort
+	e.mu.Unlock()
+	return ctx, func() {
+		e.mu.Lock()
+		delete(e.creating, id)
+		e.mu.Unlock()
+		detach()
+		abort(nil)
+	}
+}
+
+func (e *Engine) create(ctx context.Context, s *stored) (err error) {
+	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var undo undo
+	defer func() {
+		if err != nil {
+			err = undo.run(ctx, err)
+		}
+	}()
+
+	root, err := e.reserve(ctx, s, &undo)
+	if err != nil {
+		return err
+	}
+	m, err := e.drivers[s.Class].Create(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
+	if err != nil {
+		return err
+	}
+	undo.add("stop the machine", func(ctx context.Context) error { return e.discard(ctx, s, m) })
+	if err := e.transition(ctx, s, sandbox.Running, "", record.Op{Key: machineKey(s.ID), Value: m.State()}); err != nil {
+		return err
+	}
+	e.hold(s.ID, m)
+	return nil
+}
+
+// reserve finds the template and records that a sandbox starts from it, in one
+// step as far as RemoveTemplate can see. It returns the root image's path.
+func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root string, err error) {
+	unlock, err := e.names.lock(ctx, s.Template)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	t, err := e.templates.Get(ctx, s.Template)
+	if err != nil {
+		return "", withHint(err, sandbox.NotFound, "berth template ls lists the templates")
+	}
+	s.Image = t.Digest
+	s.Base = base{Env: t.Env, User: orElse(t.User, sandbox.DefaultUser), Workdir: orElse(t.Workdir, sandbox.DefaultWorkdir)}
+	err = e.transition(ctx, s, sandbox.Starting, "")
+	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
+		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })
+	}
+	return e.templates.RootPath(t), err
+}
+
+// discard stops a machine whose create failed. One that cannot be stopped stays
+// with its sandbox, as Failed, so that Remove can try again.
+func (e *Engine) discard(ctx context.Context, s *stored, m driver.Machine) error {
+	err := m.Stop(ctx)
+	if err == nil {
+		return nil
+	}
+	e.keep(s.ID, m)
+	now, lerr := e.load(ctx, s.ID)
+	if lerr != nil {
+		return errors.Join(err, lerr)
+	}
+	return errors.Join(err, e.transition(ctx, now, sandbox.Failed, "create failed, and so did its undoing: "+err.Error()))
+}
+
+// withHint adds a hint to an error of that kind that has none.
+func withHint(err error, kind sandbox.Kind, hint string) error {
+	if sandbox.KindOf(err) == kind && sandbox.HintOf(err) == "" {
+		return &sandbox.Error{Err: err, Hint: hint}
+	}
+	return err
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

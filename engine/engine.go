@@ -1,0 +1,159 @@
+// Package engine holds what Berth does to sandboxes: one verb, one file.
+//
+// It knows contracts only. Every verb of several steps undoes itself when one of
+// them fails, and every change of state passes through one function.
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/record"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Config is what an Engine is made of. Its parts outlive the Engine: whoever
+// made them closes them, after Close.
+type Config struct {
+	Drivers   []driver.Driver // one a class; the first is the default
+	Records   record.Store
+	Templates Templates
+	Clock     func() time.Time // nil means time.Now
+	Logger    *slog.Logger     // nil means none
+	Version   string           // of the server, for Status
+	Creates   int              // how many are made at once; 0 means 4 a core, at least 2
+	Queue     int              // how many more may wait for that; 0 means 1024
+}
+
+// Templates keeps the root file systems that sandboxes start from.
+type Templates interface {
+	Build(ctx context.Context, req sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error)
+	Get(ctx context.Context, name string) (sandbox.Template, error) // by name or digest
+	List(ctx context.Context) ([]sandbox.Template, error)
+	Remove(ctx context.Context, name string) error
+	RootPath(t sandbox.Template) string
+}
+
+// Bounds on time that no caller sets.
+const (
+	undoTime = time.Minute      // to take back what was half made
+	stopTime = time.Minute      // to end a machine
+	callTime = 30 * time.Second // for a guest to answer a short question
+)
+
+// Engine makes sandboxes and works in them. All methods may be called at once
+// from many goroutines; Open comes first.
+type Engine struct {
+	drivers   map[string]driver.Driver
+	classes   []string // in the order given
+	records   record.Store
+	templates Templates
+	now       func() time.Time
+	log       *slog.Logger
+	version   string
+	started   time.Time
+
+	sandboxes locks // by id: who changes a sandbox's state holds its lock
+	names     locks // by template: who starts from it or removes it
+	slots     *slots
+	probes    probes
+
+	ctx   context.Context // ends with Close
+	end   context.CancelCauseFunc
+	tasks sync.WaitGroup // watchers, and verbs that must not be cut in half
+
+	mu       sync.Mutex
+	closed   bool
+	live     map[sandbox.ID]*live
+	creating map[sandbox.ID]context.CancelCauseFunc
+}
+
+// New returns an Engine. It touches nothing before Open.
+func New(c Config) (*Engine, error) {
+	if len(c.Drivers) == 0 || c.Records == nil || c.Templates == nil {
+		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "drivers, records and templates are needed")
+	}
+	e := &Engine{
+		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates,
+		now: c.Clock, log: c.Logger, version: c.Version,
+		live: map[sandbox.ID]*live{}, creating: map[sandbox.ID]context.CancelCauseFunc{},
+	}
+	for _, d := range c.Drivers {
+		if e.drivers[d.Class()] != nil {
+			return nil, sandbox.Errorf("make engine", sandbox.Invalid, "two drivers of class %q", d.Class())
+		}
+		e.drivers[d.Class()] = d
+		e.classes = append(e.classes, d.Class())
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if c.Creates == 0 {
+		c.Creates = max(2, 4*runtime.NumCPU())
+	}
+	if c.Queue == 0 {
+		c.Queue = 1024
+	}
+	if c.Creates < 0 || c.Queue < 0 {
+		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "creates is %d and queue is %d", c.Creates, c.Queue)
+	}
+	e.slots = newSlots(c.Creates, c.Queue)
+	e.probes.turn = make(chan struct{}, 1)
+	e.started = e.now().UTC()
+	e.ctx, e.end = context.WithCancelCause(context.Background())
+	return e, nil
+}
+
+// errClosing is the cause of a context that ended because of Close.
+var errClosing = &sandbox.Error{Kind: sandbox.Unavailable, Err: errors.New("the server is shutting down")}
+
+// Close ends the creates under way, waits until nothing runs half-way, and lets
+// go of every machine without ending it. Later verbs are Unavailable.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.end(errClosing)
+	e.tasks.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for id, l := range e.live {
+		errs = append(errs, l.guest.Close())
+		delete(e.live, id)
+	}
+	return errors.Join(errs...)
+}
+
+// task counts a verb that Close waits for. done is to be called at its end.
+func (e *Engine) task() (done func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errClosing
+	}
+	e.tasks.Add(1)
+	return e.tasks.Done, nil
+}
+
+// bounded returns a context for work that goes on when ctx ends, but not for
+// longer than d.
+func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// fail puts the verb and the sandbox in front of an error.
+func fail(op string, id sandbox.ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &sandbox.Error{Op: op, ID: id, Err: err}
+}

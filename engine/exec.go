@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+	"maps"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Exec starts a process and streams what it does; the first event is Started.
+// The stream lives no longer than ctx, and the process no longer than the
+// stream unless cmd.Detach is set.
+//
+// The process gets the template's environment, then the sandbox's, then the
+// command's; a later one counts. User and directory fall back to the template's.
+func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error) {
+	const op = "exec"
+	if err := cmd.Check(); err != nil {
+		return nil, fail(op, "", err)
+	}
+	s, l, err := e.running(ctx, id)
+	if err != nil {
+		return nil, fail(op, sandbox.ID(id), err)
+	}
+	if cmd, err = s.complete(cmd); err != nil {
+		return nil, fail(op, s.ID, err)
+	}
+	events, err := l.guest.Start(ctx, cmd)
+	if err != nil {
+		return nil, e.explain(ctx, op, s, err)
+	}
+	return events, nil
+}
+
+// complete fills in what the command leaves open.
+func (s *stored) complete(cmd sandbox.Command) (sandbox.Command, error) {
+	env := make(map[string]string, len(s.Base.Env)+len(s.Env)+len(cmd.Env))
+	maps.Copy(env, s.Base.Env)
+	maps.Copy(env, s.Env)
+	maps.Copy(env, cmd.Env)
+	cmd.Env = env
+	cmd.User = orElse(cmd.User, s.Base.User)
+	cmd.Cwd = orElse(cmd.Cwd, s.Base.Workdir)
+	return cmd, sandbox.CheckEnv(env)
+}

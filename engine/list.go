@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-dev/berth/record"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// List returns one page of the sandboxes that q selects, newest first. Those
+// made or removed between two pages may be missed; none comes twice.
+func (e *Engine) List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error) {
+	page, err := e.list(ctx, q)
+	return page, fail("list", "", err)
+}
+
+func (e *Engine) list(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error) {
+	page := sandbox.Page{Sandboxes: []sandbox.Sandbox{}}
+	if err := q.Check(); err != nil {
+		return page, err
+	}
+	if q.Limit == 0 {
+		q.Limit = sandbox.DefaultPage
+	}
+	after := ""
+	if q.After != "" {
+		if err := parseCursor(q.After); err != nil {
+			return page, err
+		}
+		after = orderPrefix + q.After
+	}
+	for {
+		entries, err := e.records.List(ctx, orderPrefix, after, 0)
+		if err != nil {
+			return page, err
+		}
+		for _, entry := range entries {
+			s, err := e.load(ctx, sandbox.ID(entry.Value))
+			if sandbox.KindOf(err) == sandbox.NotFound {
+				continue // removed since the index was read
+			}
+			if err != nil {
+				return page, err
+			}
+			if !selects(&q, &s.Sandbox) {
+				continue
+			}
+			if len(page.Sandboxes) == q.Limit {
+				page.Next = after[len(orderPrefix):]
+				return page, nil
+			}
+			page.Sandboxes = append(page.Sandboxes, s.Sandbox)
+			after = entry.Key
+		}
+		if len(entries) < record.MaxPage {
+			return page, nil
+		}
+		after = entries[len(entries)-1].Key
+	}
+}
+
+func selects(q *sandbox.ListQuery, s *sandbox.Sandbox) bool {
+	if len(q.States) > 0 && !slices.Contains(q.States, s.State) {
+		return false
+	}
+	if q.Template != "" && q.Template != s.Template {
+		return false
+	}
+	for k, v := range q.Metadata {
+		if got, ok := s.Metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

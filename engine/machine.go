@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/record"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// live is a machine that this process holds, with the way to its guest.
+type live struct {
+	machine driver.Machine
+	guest   guest
+}
+
+// hold registers a machine and watches it until it ends or the engine closes.
+// The caller holds the sandbox's lock.
+func (e *Engine) hold(id sandbox.ID, m driver.Machine) *live {
+	l := e.keep(id, m)
+	e.tasks.Go(func() { e.watch(id, l) })
+	return l
+}
+
+// keep registers a machine without watching it.
+func (e *Engine) keep(id sandbox.ID, m driver.Machine) *live {
+	l := &live{machine: m, guest: newGuest(m.Dial)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.live[id] = l
+	return l
+}
+
+func (e *Engine) held(id sandbox.ID) *live {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.live[id]
+}
+
+// drop forgets a machine that has been stopped.
+func (e *Engine) drop(id sandbox.ID) error {
+	e.mu.Lock()
+	l := e.live[id]
+	delete(e.live, id)
+	e.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	return l.guest.Close()
+}
+
+// watch waits for a machine's end and settles it, again and again if need be:
+// a store that is out of reach now will be back.
+func (e *Engine) watch(id sandbox.ID, l *live) {
+	exit, err := l.machine.Wait(e.ctx)
+	if e.ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		exit.Reason = fmt.Sprintf("its machine cannot be watched: %v", err)
+	}
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
+		err := e.settle(e.ctx, id, l, exit.Reason)
+		if err == nil || e.ctx.Err() != nil {
+			return
+		}
+		e.log.Error("settle an ended sandbox", "sandbox", id, "error", err, "again_in", pause)
+		select {
+		case <-time.After(pause):
+		case <-e.ctx.Done():
+			return
+		}
+	}
+}
+
+// settle records that a machine ended by itself and removes what it left. One
+// that a verb has ended meanwhile is no longer held: then there is nothing to do.
+func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason string) error {
+	unlock, err := e.sandboxes.lock(ctx, string(id))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if e.held(id) != l {
+		return nil
+	}
+	s, err := e.load(ctx, id)
+	if err != nil {
+		return err
+	}
+	if reason == "" {
+		reason = "its machine ended"
+	}
+	stop, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	if err := l.machine.Stop(stop); err != nil {
+		return err
+	}
+	if err := e.transition(ctx, s, sandbox.Failed, reason, record.Op{Key: machineKey(id), Delete: true}); err != nil {
+		return err
+	}
+	e.log.Info("sandbox failed", "sandbox", id, "reason", reason)
+	return e.drop(id)
+}
+
+// adopt takes up the machine of a sandbox whose record says that it runs, and
+// which this process does not hold. One that is gone makes the sandbox Failed.
+// The caller holds the sandbox's lock.
+func (e *Engine) adopt(ctx context.Context, s *stored) (*live, error) {
+	m, err := e.recover(ctx, s)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		const reason = "its machine was gone when the server started"
+		if err := e.transition(ctx, s, sandbox.Failed, reason, record.Op{Key: machineKey(s.ID), Delete: true}); err != nil {
+			return nil, err
+		}
+		return nil, notRunning(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.hold(s.ID, m), nil
+}
+
+// recover asks the sandbox's driver for its machine; NotFound means that there
+// is none.
+func (e *Engine) recover(ctx context.Context, s *stored) (driver.Machine, error) {
+	entry, err := e.records.Get(ctx, machineKey(s.ID))
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.driver(s.Class)
+	if err != nil {
+		return nil, err
+	}
+	return d.Recover(ctx, s.ID, entry.Value)
+}
+
+// driver returns the driver of a class that some sandbox has.
+func (e *Engine) driver(class string) (driver.Driver, error) {
+	if d := e.drivers[class]; d != nil {
+		return d, nil
+	}
+	return nil, &sandbox.Error{Op: "find driver", Kind: sandbox.Unavailable,
+		Err:  fmt.Errorf("this server runs no class %q", class),
+		Hint: "start the server with that isolation class"}
+}
+
+// running returns a sandbox's record and its machine, or says why it has none.
+func (e *Engine) running(ctx context.Context, id string) (*stored, *live, error) {
+	sid, err := parseID(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := e.load(ctx, sid)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.State != sandbox.Running {
+		return nil, nil, notRunning(s)
+	}
+	if l := e.held(sid); l != nil {
+		return s, l, nil
+	}
+	return e.readopt(ctx, sid)
+}
+
+// readopt adopts a machine that could not be adopted when the engine opened.
+func (e *Engine) readopt(ctx context.Context, id sandbox.ID) (*stored, *live, error) {
+	done, err := e.task()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	unlock, err := e.sandboxes.lock(ctx, string(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	s, err := e.load(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.State != sandbox.Running {
+		return nil, nil, notRunning(s)
+	}
+	l := e.held(id)
+	if l == nil {
+		if l, err = e.adopt(ctx, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, l, nil
+}
+
+func parseID(id string) (sandbox.ID, error) {
+	sid, err := sandbox.ParseID(id)
+	if err != nil {
+		return "", &sandbox.Error{Err: err, Hint: "berth ls lists the ids"}
+	}
+	return sid, nil
+}
+
+// stateHints says what to do with a sandbox that does not run.
+var stateHints = map[sandbox.State]string{
+	sandbox.Starting: "it is starting: wait until its state is running",
+	sandbox.Paused:   "it is paused: resume it first",
+	sandbox.Stopped:  "it is stopped: start it first",
+	sandbox.Failed:   "it has failed and will not run again: remove it and create another",
+	sandbox.Deleted:  "it is deleted: create another",
+}
+
+// notRunning is the error of a verb that needs a running sandbox.
+func notRunning(s *stored) error {
+	text := "the sandbox is " + string(s.State)
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: stateHints[s.State]}
+}
+
+// explain finds the reason behind a guest that does not answer: its sandbox may
+// have ended meanwhile.
+func (e *Engine) explain(ctx context.Context, op string, s *stored, err error) error {
+	if err == nil {
+		return nil
+	}
+	if sandbox.KindOf(err) == sandbox.Unavailable && ctx.Err() == nil {
+		switch now, lerr := e.load(ctx, s.ID); {
+		case sandbox.KindOf(lerr) == sandbox.NotFound:
+			err = lerr
+		case lerr == nil && now.State != sandbox.Running:
+			err = notRunning(now)
+		}
+	}
+	return fail(op, s.ID, err)
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// recoveries is how many machines Open recovers at once.
+const recoveries = 8
+
+// Open takes up where the process before left off. A sandbox that was starting
+// is gone: one is usable or there is none. One that ran is adopted, or Failed if
+// its machine is gone; if its driver cannot tell now, it stays as it is and the
+// next verb tries again. Then the drivers remove what nothing owns.
+func (e *Engine) Open(ctx context.Context) error {
+	const op = "open engine"
+	done, err := e.task()
+	if err != nil {
+		return fail(op, "", err)
+	}
+	defer done()
+	keep, err := e.resume(ctx)
+	if err != nil {
+		return fail(op, "", err)
+	}
+	for _, class := range e.classes {
+		swept, err := e.drivers[class].Sweep(ctx, keep)
+		if err != nil {
+			return fail(op, "", err)
+		}
+		if len(swept) > 0 {
+			e.log.Info("swept what no sandbox owns", "class", class, "ids", swept)
+		}
+	}
+	return nil
+}
+
+// resume brings every record up to date and returns the ids whose machines are
+// to be left alone.
+func (e *Engine) resume(ctx context.Context) ([]sandbox.ID, error) {
+	var all []*stored
+	if err := e.each(ctx, func(s *stored) error { all = append(all, s); return nil }); err != nil {
+		return nil, err
+	}
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		keep []sandbox.ID
+		errs []error
+		turn = make(chan struct{}, recoveries)
+	)
+	for _, s := range all {
+		turn <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turn }()
+			err := e.resumeOne(ctx, s)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fail("resume", s.ID, err))
+			}
+			if s.State != sandbox.Deleted && s.State != sandbox.Failed {
+				keep = append(keep, s.ID)
+			}
+		})
+	}
+	wg.Wait()
+	return keep, errors.Join(errs...)
+}
+
+func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
+	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	switch s.State {
+	case sandbox.Starting:
+		return e.transition(ctx, s, sandbox.Deleted, "")
+	case sandbox.Running:
+		_, err := e.adopt(ctx, s)
+		if err == nil || s.State == sandbox.Failed {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// Its machine may be well: the next verb tries again and says what is wrong.
+		e.log.Warn("a sandbox's machine cannot be adopted now", "sandbox", s.ID, "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// BuildTemplate makes a template, or replaces the one of that name, and calls
+// progress, if it is not nil, for each step. Sandboxes that run keep the root
+// that they started from.
+func (e *Engine) BuildTemplate(ctx context.Context, req sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error) {
+	const op = "build template"
+	if err := req.Check(); err != nil {
+		return sandbox.Template{}, fail(op, "", err)
+	}
+	done, err := e.task()
+	if err != nil {
+		return sandbox.Template{}, fail(op, "", err)
+	}
+	defer done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
+	if progress == nil {
+		progress = func(sandbox.Progress) {}
+	}
+	t, err := e.templates.Build(ctx, req, progress)
+	return t, fail(op, "", err)
+}
+
+// Templates lists the templates by name.
+func (e *Engine) Templates(ctx context.Context) ([]sandbox.Template, error) {
+	all, err := e.templates.List(ctx)
+	return all, fail("list templates", "", err)
+}
+
+// Template returns one template, or NotFound.
+func (e *Engine) Template(ctx context.Context, name string) (sandbox.Template, error) {
+	t, err := e.template(ctx, name)
+	return t, fail("get template", "", err)
+}
+
+func (e *Engine) template(ctx context.Context, name string) (sandbox.Template, error) {
+	req := sandbox.CreateRequest{Template: name}
+	if err := req.Check(); err != nil {
+		return sandbox.Template{}, err
+	}
+	t, err := e.templates.Get(ctx, name)
+	return t, withHint(err, sandbox.NotFound, "berth template ls lists the templates")
+}
+
+// RemoveTemplate removes a template. It is Conflict while a sandbox uses it.
+func (e *Engine) RemoveTemplate(ctx context.Context, name string) error {
+	return fail("remove template", "", e.removeTemplate(ctx, name))
+}
+
+func (e *Engine) removeTemplate(ctx context.Context, name string) error {
+	if err := sandbox.CheckName(name); err != nil {
+		return err
+	}
+	unlock, err := e.names.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	t, err := e.template(ctx, name)
+	if err != nil {
+		return err
+	}
+	users, err := e.usersOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		text := fmt.Sprintf("%d sandboxes use it: %s", len(users), strings.Join(users[:min(3, len(users))], ", "))
+		return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: "remove them first; berth ls lists them"}
+	}
+	return e.templates.Remove(ctx, name)
+}
+
+// usersOf returns the ids of the sandboxes that need a template's root.
+func (e *Engine) usersOf(ctx context.Context, t sandbox.Template) (ids []string, err error) {
+	err = e.each(ctx, func(s *stored) error {
+		if s.State != sandbox.Failed && (s.Template == t.Name || s.Image == t.Digest) {
+			ids = append(ids, string(s.ID))
+		}
+		return nil
+	})
+	return ids, err
+}

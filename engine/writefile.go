@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// WriteFile writes a file from what body gives, whole or not at all: an error of
+// body's leaves what was there before.
+func (e *Engine) WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error) {
+	const op = "write file"
+	var none sandbox.FileInfo
+	if err := checkTarget(path, o.Mode); err != nil {
+		return none, fail(op, "", err)
+	}
+	s, l, err := e.running(ctx, id)
+	if err != nil {
+		return none, fail(op, sandbox.ID(id), err)
+	}
+	o.User = orElse(o.User, s.Base.User)
+	fi, err := l.guest.WriteFile(ctx, path, o, body)
+	return fi, e.explain(ctx, op, s, err)
+}
