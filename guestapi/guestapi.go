@@ -78,7 +78,17 @@ type Boot struct {
 	Peer      string `json:"peer"`      // the only address that may connect
 	Hostname  string `json:"hostname"`  // set by the driver already; written to /etc/hostname and /etc/hosts
 	Processes int64  `json:"processes"` // RLIMIT_NPROC of what the guest starts; 0 leaves it
+
+	// Drop lists capabilities (numbers of capability.h) that the guest itself
+	// keeps but nothing that it starts may have or gain.
+	Drop []uint `json:"drop,omitempty"`
+
+	Nameserver string `json:"nameserver"` // for /etc/resolv.conf; "" leaves it
 }
+
+// Ready begins the one line that the guest writes to its standard output once
+// it listens; the sandbox's id follows after a space.
+const Ready = "ready"
 
 // MaxBoot bounds the bytes of a Boot document.
 const MaxBoot = 64 << 10

@@ -1,0 +1,152 @@
+// Package gvisor runs sandboxes as gVisor sentries, without KVM and without any
+// other program than this one.
+//
+// # A machine
+//
+// A machine is one sentry process on the systrap platform, started by this very
+// program under the engine's name (package runsc). It outlives the daemon: it is
+// nobody's child, its cgroups are its own, and its network namespace is held by
+// itself. The driver keeps of it one folder beneath its own, one cgroup, and the
+// host's end of its link; State holds what is needed to take it up again.
+//
+// # Its disk
+//
+// The root is the template's EROFS image, mapped by the sentry itself, so there
+// is no gofer process and the page cache is shared by all sandboxes. Beside it
+// the guest's binary is mounted from a second image. What the sandbox writes
+// goes to a layer above it whose bytes lie in an unlinked file of the machine's
+// folder, with a size of its own: writing past it is ENOSPC inside, and whatever
+// ends the sandbox gives the space back. See docs/benchmarks.md for the figures
+// of this layer against one in memory.
+//
+// # Its limits
+//
+// Memory and processor time are limited by cgroups, of version 1, 2 or both,
+// which the driver makes itself. The number of tasks is limited inside, by an
+// RLIMIT_NPROC that counts the whole sandbox: a pids cgroup would stop the
+// sentry in place of the process that asks for too much.
+package gvisor
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Config is what a Driver needs.
+type Config struct {
+	Dir   string // holds every machine's files; made if missing; no other driver uses it
+	Guest []byte // the guest's static binary
+	Exe   string // the program that becomes the engine (see package runsc); "" means this one
+}
+
+// Driver makes gVisor machines.
+type Driver struct {
+	dir     string
+	guest   []byte
+	exe     string
+	groups  *cgroups
+	imageMu sync.Mutex // one image is made at a time
+
+	mu     sync.Mutex
+	held   map[sandbox.ID]*machine // nil value: being made or taken up
+	closed bool
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a driver on its folder. It starts nothing: call Sweep to clear
+// what an earlier process left.
+func New(c Config) (*Driver, error) {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, fault("open driver", "", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault("open driver", "", err)
+	}
+	// Of one folder there is one tag, so that two servers on a machine never
+	// touch each other's cgroups.
+	sum := sha256.Sum256([]byte(dir))
+	groups, err := findCgroups(fmt.Sprintf("%x", sum[:6]))
+	if err != nil {
+		return nil, &sandbox.Error{Op: "find cgroups", Kind: sandbox.Unsupported, Err: err, Hint: "mount the memory and cpu controllers, of version 1 or 2"}
+	}
+	exe := c.Exe
+	if exe == "" {
+		exe = "/proc/self/exe"
+	}
+	return &Driver{dir: dir, guest: c.Guest, exe: exe, groups: groups, held: map[sandbox.ID]*machine{}}, nil
+}
+
+// Class implements driver.Driver.
+func (d *Driver) Class() string { return "gvisor" }
+
+// Close implements driver.Driver.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	var all []*machine
+	for _, m := range d.held {
+		if m != nil {
+			all = append(all, m)
+		}
+	}
+	d.mu.Unlock()
+	for _, m := range all {
+		m.release()
+	}
+	return nil
+}
+
+func (d *Driver) place(id sandbox.ID) place { return place{filepath.Join(d.dir, string(id))} }
+
+// hold reserves an id for a machine that is being made or taken up.
+func (d *Driver) hold(id sandbox.ID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return sandbox.Errorf("", sandbox.Unavailable, "the driver is closed")
+	}
+	if _, taken := d.held[id]; taken {
+		return sandbox.Errorf("", sandbox.Conflict, "the machine is there already")
+	}
+	d.held[id] = nil
+	return nil
+}
+
+// adopt puts a finished machine in its reserved place.
+func (d *Driver) adopt(m *machine) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held[m.id] = m
+}
+
+func (d *Driver) forget(id sandbox.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.held, id)
+}
+
+// fault wraps err, giving it the kind that its cause deserves.
+func fault(op string, id sandbox.ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &sandbox.Error{Op: op, ID: id, Err: err}
+	var known *sandbox.Error
+	switch {
+	case errors.As(err, &known):
+	case isFull(err):
+		e.Kind, e.Hint = sandbox.Exhausted, "free space on the disk that holds the data directory"
+	default:
+		e.Kind = sandbox.KindOf(err)
+	}
+	return e
+}

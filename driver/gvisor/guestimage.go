@@ -1,0 +1,85 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// mkfs makes an image that the engine can map: without noinline_data the tail
+// of a file lies beside its inode, and executing it fails.
+func mkfs(ctx context.Context, image, dir string) error {
+	tool, err := exec.LookPath("mkfs.erofs")
+	if err != nil {
+		return &sandbox.Error{Op: "make image", Kind: sandbox.Unsupported, Err: err, Hint: "install it: apt-get install erofs-utils"}
+	}
+	if out, err := exec.CommandContext(ctx, tool, "-E", "noinline_data", image, dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("make image: %w: %s", err, tail(out, 200))
+	}
+	return nil
+}
+
+func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
+
+// makeImage makes dst from a folder that fill fills, unless dst is there. It
+// appears whole or not at all.
+func makeImage(ctx context.Context, dst string, fill func(dir string) error) error {
+	if _, err := os.Stat(dst); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dst), ".image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	tree := filepath.Join(work, "tree")
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		return err
+	}
+	if err := fill(tree); err != nil {
+		return err
+	}
+	image := filepath.Join(work, "image")
+	if err := mkfs(ctx, image, tree); err != nil {
+		return err
+	}
+	return os.Rename(image, dst)
+}
+
+// guestImage returns the path of the image that holds the guest's binary, named
+// by its content: machines of an older guest keep theirs.
+func (d *Driver) guestImage(ctx context.Context) (string, error) {
+	d.imageMu.Lock()
+	defer d.imageMu.Unlock()
+	if len(d.guest) == 0 {
+		return "", &sandbox.Error{Op: "find guest", Kind: sandbox.Unsupported, Err: errors.New("this program was built without the guest"), Hint: "build it with: make build"}
+	}
+	sum := sha256.Sum256(d.guest)
+	image := filepath.Join(d.dir, fmt.Sprintf("guest-%x.erofs", sum[:8]))
+	return image, makeImage(ctx, image, func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, guestName), d.guest, 0o755)
+	})
+}
+
+// probeImage returns the path of an image with nothing in it but the folders
+// that a sandbox needs to start.
+func (d *Driver) probeImage(ctx context.Context) (string, error) {
+	d.imageMu.Lock()
+	defer d.imageMu.Unlock()
+	image := filepath.Join(d.dir, "probe.erofs")
+	return image, makeImage(ctx, image, func(dir string) error {
+		for _, sub := range []string{"proc", "sys", "dev", "tmp", "etc", "home", ".berth"} {
+			if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

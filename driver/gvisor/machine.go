@@ -1,0 +1,264 @@
+package gvisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/netgw"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// stateVersion is of the bytes that State gives.
+const stateVersion = 1
+
+// state is what a later process needs to take a machine up.
+type state struct {
+	Version int             `json:"version"`
+	Process process         `json:"process"` // the sentry
+	Secret  guestapi.Secret `json:"secret"`
+	DiskFD  int             `json:"disk_fd"` // the sentry's descriptor of the writable layer's file
+}
+
+// machine is one live sentry.
+type machine struct {
+	driver *Driver
+	id     sandbox.ID
+	place  place
+	group  *group
+	state  state
+	link   *netgw.Link
+	pidfd  *os.File
+
+	over chan struct{} // closed when the sentry has ended, after exit is set
+	exit driver.Exit
+	quit chan struct{} // closed when the watcher has returned
+
+	mu       sync.Mutex
+	asked    bool // Stop was called
+	released bool
+}
+
+var _ driver.Machine = (*machine)(nil)
+
+// attach completes a machine whose sentry lives: it opens the link and starts
+// the watcher, which owns the exit.
+func (d *Driver) attach(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, error) {
+	pidfd, err := s.Process.open()
+	if err != nil {
+		return nil, err
+	}
+	link, err := netgw.Open(ns)
+	if err != nil {
+		pidfd.Close()
+		return nil, err
+	}
+	m := &machine{
+		driver: d, id: id, place: d.place(id), group: d.groups.group(string(id)),
+		state: s, link: link, pidfd: pidfd,
+		over: make(chan struct{}), quit: make(chan struct{}),
+	}
+	go m.watch()
+	return m, nil
+}
+
+// watch notes the end of the sentry. It ends with the sentry or with release.
+func (m *machine) watch() {
+	defer close(m.quit)
+	if err := ended(m.pidfd); err != nil {
+		return // released: the machine lives on
+	}
+	reason := m.reason()
+	m.mu.Lock()
+	m.exit = driver.Exit{Asked: m.asked, Reason: reason, At: time.Now()}
+	if m.asked {
+		m.exit.Reason = "stopped"
+	}
+	m.mu.Unlock()
+	m.link.Close()
+	close(m.over)
+}
+
+// reason finds out why the sentry ended.
+func (m *machine) reason() string {
+	if b, err := os.ReadFile(m.place.panicLog()); err == nil && len(bytes.TrimSpace(b)) > 0 {
+		line, _, _ := bytes.Cut(bytes.TrimSpace(b), []byte("\n"))
+		return fmt.Sprintf("the engine crashed: %.200s", line)
+	}
+	if n := m.group.oomKills(); n > 0 {
+		return "out of memory"
+	}
+	return "the engine was killed, or the guest ended"
+}
+
+// release lets go of the machine without ending it.
+func (m *machine) release() {
+	m.mu.Lock()
+	again := m.released
+	m.released = true
+	m.mu.Unlock()
+	if again {
+		return
+	}
+	m.pidfd.Close()
+	<-m.quit
+	select {
+	case <-m.over: // the watcher has closed the link
+	default:
+		m.link.Close()
+	}
+}
+
+// ID implements driver.Machine.
+func (m *machine) ID() sandbox.ID { return m.id }
+
+// Dial implements driver.Machine.
+func (m *machine) Dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-m.over:
+		return nil, sandbox.Errorf("dial guest", sandbox.Unavailable, "the machine has ended")
+	default:
+	}
+	c, err := m.link.DialGuest(ctx, guestapi.Port)
+	if err != nil {
+		return nil, dialError(ctx, err)
+	}
+	if err := guestapi.WritePreface(c, m.state.Secret); err != nil {
+		c.Close()
+		return nil, dialError(ctx, err)
+	}
+	return c, nil
+}
+
+func dialError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &sandbox.Error{Op: "dial guest", Err: ctx.Err()}
+	}
+	return &sandbox.Error{Op: "dial guest", Kind: sandbox.Unavailable, Err: err}
+}
+
+// Wait implements driver.Machine.
+func (m *machine) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-m.over:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.exit, nil
+	case <-ctx.Done():
+		return driver.Exit{}, ctx.Err()
+	}
+}
+
+// Stop implements driver.Machine.
+func (m *machine) Stop(ctx context.Context) error {
+	m.mu.Lock()
+	m.asked = true
+	m.mu.Unlock()
+	if err := m.driver.destroy(ctx, m.id); err != nil {
+		return fault("stop", m.id, err)
+	}
+	m.release()
+	m.driver.forgetMachine(m)
+	return nil
+}
+
+// forgetMachine frees m's place, unless a later machine of the id has it.
+func (d *Driver) forgetMachine(m *machine) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held[m.id] == m {
+		delete(d.held, m.id)
+	}
+}
+
+// State implements driver.Machine.
+func (m *machine) State() []byte {
+	b, err := json.Marshal(m.state)
+	if err != nil {
+		panic(err) // numbers and strings alone
+	}
+	return b
+}
+
+// Usage implements driver.Machine.
+func (m *machine) Usage(context.Context) (driver.Usage, error) {
+	memory, err := m.group.memoryUse()
+	if err != nil {
+		return driver.Usage{}, m.usageError(err)
+	}
+	cpu, err := m.group.cpuUse()
+	if err != nil {
+		return driver.Usage{}, m.usageError(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", m.state.Process.PID, m.state.DiskFD), &st); err != nil {
+		return driver.Usage{}, m.usageError(err)
+	}
+	return driver.Usage{MemoryBytes: memory, CPU: cpu, DiskBytes: st.Blocks * 512}, nil
+}
+
+func (m *machine) usageError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sandbox.Error{Op: "read usage", Kind: sandbox.Unavailable, ID: m.id, Err: errGone}
+	}
+	return fault("read usage", m.id, err)
+}
+
+// destroy ends whatever lives of a machine and removes whatever is left of it,
+// finished or not, in this order: processes, cgroups, files. The namespace and
+// the writable layer's file end with the processes.
+func (d *Driver) destroy(ctx context.Context, id sandbox.ID) error {
+	if err := d.groups.group(string(id)).destroy(ctx); err != nil {
+		return err
+	}
+	return os.RemoveAll(d.place(id).dir)
+}
+
+// diskFD finds the sentry's descriptor of the file beneath the writable layer.
+// The engine has unlinked it, so it has no other name.
+func diskFD(pid int, p place) (int, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if err == nil && strings.HasPrefix(target, p.upper()+"/") {
+			return strconv.Atoi(e.Name())
+		}
+	}
+	return 0, errors.New("the engine holds no file for the writable layer: it was built without its edits (make build)")
+}
+
+// readReady waits for the guest's word on the sandbox's standard output. All
+// else that comes before it is kept for the error.
+func readReady(r *os.File, id sandbox.ID) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 4096)
+	var said []string
+	for lines.Scan() {
+		if lines.Text() == guestapi.Ready+" "+string(id) {
+			return nil
+		}
+		if said = append(said, lines.Text()); len(said) > 20 {
+			said = said[1:]
+		}
+	}
+	return fmt.Errorf("the guest ended before it was ready: %.1000s", strings.Join(said, "; "))
+}
