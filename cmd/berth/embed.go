@@ -1,0 +1,26 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"io/fs"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// embedded holds the guest program when this binary was made by "make build".
+//
+//go:embed all:embedded
+var embedded embed.FS
+
+// guestProgram returns the bytes of berth-guest, or Unsupported when this
+// binary was built without it.
+func guestProgram() ([]byte, error) {
+	b, err := embedded.ReadFile("embedded/berth-guest")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &sandbox.Error{Op: "load guest", Kind: sandbox.Unsupported,
+			Err:  errors.New("this binary was built without the guest program"),
+			Hint: "build with: make build"}
+	}
+	return b, err
+}

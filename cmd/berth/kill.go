@@ -1,0 +1,24 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (p *program) killCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:               "kill ID PROCESS",
+		Short:             "Send a signal to a process and its children",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: p.completeProcess,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, id, err := p.connectTo(args[0])
+			if err != nil {
+				return err
+			}
+			return c.Signal(cmd.Context(), id, args[1], name)
+		},
+	}
+	cmd.Flags().StringVarP(&name, "signal", "s", "SIGTERM", "signal to send, such as SIGINT or 9")
+	return cmd
+}

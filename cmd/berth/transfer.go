@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/berth-dev/berth/client"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// transfer is one copy under way: what it may do and how far it is.
+type transfer struct {
+	client    *client.Client
+	recursive bool
+	skipped   []string // what is neither file, directory nor symbolic link
+	in        io.Reader
+	out       io.Writer
+
+	mu       sync.Mutex // a request's body may still be read after its answer
+	progress *progress
+	over     bool
+	files    int64 // done
+	bytes    int64 // done
+	total    int64 // bytes to do, 0 when it is not known
+}
+
+// counted is r that moves the progress as it is read.
+func (t *transfer) counted(r io.Reader) io.Reader { return &countingReader{r: r, t: t} }
+
+type countingReader struct {
+	r io.Reader
+	t *transfer
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.t.moved(int64(n))
+	return n, err
+}
+
+// reportFrom is the size from which a copy shows how far it is.
+const reportFrom = 8 << 20
+
+func (t *transfer) moved(n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes += n
+	if !t.over && max(t.bytes, t.total) >= reportFrom {
+		t.progress.report(sandbox.Progress{Step: "copy", Done: t.bytes, Total: t.total, Unit: "bytes"})
+	}
+}
+
+// end stops the progress.
+func (t *transfer) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	t.progress.end(err)
+}
+
+// reportCopy says what was copied, unless a standard stream was part of it.
+func (p *program) reportCopy(t *transfer, stream bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if stream {
+		return nil
+	}
+	for _, name := range t.skipped {
+		fmt.Fprintf(p.err, "skipped %s: neither a file, a directory nor a symbolic link\n", printable(name))
+	}
+	if p.json {
+		return writeJSON(p.out, map[string]int64{"files": t.files, "bytes": t.bytes})
+	}
+	noun := "files"
+	if t.files == 1 {
+		noun = "file"
+	}
+	_, err := fmt.Fprintf(p.err, "copied %d %s, %s\n", t.files, noun, size(t.bytes))
+	return err
+}
