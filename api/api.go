@@ -1,0 +1,107 @@
+// Package api serves the native API: the engine's verbs as HTTP under /v1.
+//
+// A handler reads a request, calls one verb and writes its result, or returns
+// the error, which is rendered in one place. It stores nothing.
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Config is what an API is made of.
+type Config struct {
+	Engine   Engine
+	AdminKey string       // the key that may do everything; empty lets nobody in
+	Hosts    []string     // names, with their subdomains, under which a loopback listener may be addressed beside localhost
+	Logger   *slog.Logger // nil means none
+}
+
+// Engine is what the API serves: the engine, or a client of another server.
+type Engine interface {
+	Sandboxes
+	Processes
+	Files
+	Templates
+	Status(ctx context.Context) (sandbox.Status, error)
+}
+
+// Sandboxes are the verbs on whole sandboxes.
+type Sandboxes interface {
+	Create(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error)
+	Get(ctx context.Context, id string) (sandbox.Sandbox, error)
+	List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error)
+	Remove(ctx context.Context, id string) error
+}
+
+// Processes are the verbs on what runs in a sandbox.
+type Processes interface {
+	Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error)
+	Attach(ctx context.Context, id, process string, from sandbox.Offsets) (sandbox.Events, error)
+	Input(ctx context.Context, id, process string, r io.Reader) error
+	CloseInput(ctx context.Context, id, process string) error
+	Signal(ctx context.Context, id, process, signal string) error
+	Processes(ctx context.Context, id string) ([]sandbox.Process, error)
+	WaitProcess(ctx context.Context, id, process string) (sandbox.Exit, error)
+}
+
+// Files are the verbs on a sandbox's file system.
+type Files interface {
+	Stat(ctx context.Context, id, path string, follow bool) (sandbox.FileInfo, error)
+	ListDir(ctx context.Context, id, path string, depth, limit int, after string) ([]sandbox.FileInfo, bool, error)
+	MakeDir(ctx context.Context, id, path string, mode uint32, user string, parents bool) (sandbox.FileInfo, error)
+	Move(ctx context.Context, id, from, to string, replace bool) error
+	RemoveFile(ctx context.Context, id, path string, recursive bool) error
+	ReadFile(ctx context.Context, id, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
+	WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
+}
+
+// Templates are the verbs on what sandboxes start from.
+type Templates interface {
+	BuildTemplate(ctx context.Context, req sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error)
+	Templates(ctx context.Context) ([]sandbox.Template, error)
+	Template(ctx context.Context, name string) (sandbox.Template, error)
+	RemoveTemplate(ctx context.Context, name string) error
+}
+
+// API is the handler of /v1 and /healthz.
+type API struct {
+	engine Engine
+	key    *[sha256.Size]byte // of the admin key; nil lets nobody in
+	hosts  []string
+	log    *slog.Logger
+	mux    *http.ServeMux
+
+	ctx context.Context // ends with Close
+	end context.CancelFunc
+}
+
+// New returns an API.
+func New(c Config) *API {
+	a := &API{engine: c.Engine, hosts: c.Hosts, log: c.Logger, mux: http.NewServeMux()}
+	if c.AdminKey != "" {
+		sum := sha256.Sum256([]byte(c.AdminKey))
+		a.key = &sum
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.ctx, a.end = context.WithCancel(context.Background())
+	for _, r := range a.routes() {
+		a.mux.Handle(r.method+" "+r.path, a.guarded(r))
+	}
+	a.mux.Handle("/", a.guarded(route{open: true, handle: a.noRoute}))
+	return a
+}
+
+// ServeHTTP serves one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Close ends the streams, so that a server can shut down without cutting other
+// requests: pass it to http.Server.RegisterOnShutdown.
+func (a *API) Close() { a.end() }

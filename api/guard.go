@@ -1,0 +1,146 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/sandbox/wire"
+)
+
+// guarded puts around a route what every request passes: its id, the checks of
+// where it comes from and who sends it, the rendering of its error, the log.
+func (a *API) guarded(rt route) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		w := &answer{ResponseWriter: rw, request: "req_" + strings.ToLower(rand.Text()[:20])}
+		h := w.Header()
+		h.Set(wire.HeaderRequestID, w.request)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		err := a.serve(rt, w, r)
+		_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // a stream's must not bound the next request's
+		a.log.Debug("request", "request", w.request, "method", r.Method, "path", r.URL.Path,
+			"status", w.status, "took", time.Since(begin), "error", err)
+		switch {
+		case err == nil:
+		case w.status == 0:
+			a.renderError(w, err)
+		default:
+			panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
+		}
+	})
+}
+
+// serve checks a request and runs its handler; a panic comes back as Internal.
+func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		a.log.Error("panic", "request", w.request, "panic", p, "stack", string(debug.Stack()))
+		err = sandbox.Errorf("serve", sandbox.Internal, "panic: %v", p)
+	}()
+	if err := a.checkOrigin(r); err != nil {
+		return err
+	}
+	if !rt.open {
+		if err := a.checkKey(r); err != nil {
+			return err
+		}
+	}
+	return rt.handle(w, r)
+}
+
+// checkOrigin refuses what a page of another site makes a browser send, and, on
+// a loopback listener, names that such a page may have pointed at it.
+func (a *API) checkOrigin(r *http.Request) error {
+	if o := r.Header.Get("Origin"); o != "" {
+		u, err := url.Parse(o)
+		if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+			return forbidden(fmt.Sprintf("a page of %.200q may not use this server", o), "call it from a program, or from its own pages")
+		}
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return forbidden("a page of another site may not use this server", "call it from a program, or from its own pages")
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && local.IP.IsLoopback() && !a.ownName(r.Host) {
+		return forbidden(fmt.Sprintf("this server is not called %.200q", r.Host), "use its address or localhost, or start it with --domain set to that name")
+	}
+	return nil
+}
+
+func forbidden(text, hint string) error {
+	return &sandbox.Error{Kind: sandbox.Forbidden, Err: errors.New(text), Hint: hint}
+}
+
+// ownName reports whether a Host header names this server. An address always
+// does: it cannot be rebound.
+func (a *API) ownName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	for _, own := range append([]string{"localhost"}, a.hosts...) {
+		if host == own || strings.HasSuffix(host, "."+own) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkKey compares the key in constant time, whatever its length.
+func (a *API) checkKey(r *http.Request) error {
+	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	if a.key != nil && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], a.key[:]) == 1 {
+		return nil
+	}
+	text := "the key is not known"
+	if r.Header.Get("Authorization") == "" {
+		text = "a key is needed"
+	}
+	return &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
+		Hint: "send Authorization: Bearer <key>; the admin's key is in admin.key of the server's data directory"}
+}
+
+// answer is a ResponseWriter that knows whether it has begun.
+type answer struct {
+	http.ResponseWriter
+	request string // id
+	status  int    // 0 until the answer has begun
+}
+
+func (w *answer) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answer) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// route is one line of the API's surface. openapi.json describes each.
+type route struct {
+	method string
+	path   string
+	handle handler
+	open   bool // needs no key
+}
+
+// handler serves a request or says why not; its error is rendered by guarded.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+func (a *API) routes() []route {
+	const (
+		box   = "/v1/sandboxes/{id}"
+		procs = box + "/processes"
+		proc  = procs + "/{process}"
+		files = box + "/files"
+	)
+	return []route{
+		{method: "GET", path: "/healthz", handle: a.health, open: true},
+		{method: "GET", path: "/v1/openapi.json", handle: a.openapi, open: true},
+		{method: "GET", path: "/v1/status", handle: a.status},
+
+		{method: "POST", path: "/v1/sandboxes", handle: a.create},
+		{method: "GET", path: "/v1/sandboxes", handle: a.list},
+		{method: "GET", path: box, handle: a.get},
+		{method: "DELETE", path: box, handle: a.remove},
+
+		{method: "POST", path: box + "/exec", handle: a.exec},
+		{method: "GET", path: procs, handle: a.processes},
+		{method: "GET", path: proc, handle: a.process},
+		{method: "GET", path: proc + "/output", handle: a.attach},
+		{method: "GET", path: proc + "/wait", handle: a.wait},
+		{method: "POST", path: proc + "/input", handle: a.input},
+		{method: "POST", path: proc + "/signal", handle: a.signal},
+
+		{method: "GET", path: files, handle: a.readFile},
+		{method: "HEAD", path: files, handle: a.headFile},
+		{method: "PUT", path: files, handle: a.writeFile},
+		{method: "DELETE", path: files, handle: a.removeFile},
+		{method: "GET", path: files + "/stat", handle: a.stat},
+		{method: "GET", path: files + "/list", handle: a.listDir},
+		{method: "POST", path: files + "/mkdir", handle: a.makeDir},
+		{method: "POST", path: files + "/move", handle: a.move},
+
+		{method: "GET", path: "/v1/templates", handle: a.templates},
+		{method: "POST", path: "/v1/templates", handle: a.buildTemplate},
+		{method: "GET", path: "/v1/templates/{name}", handle: a.template},
+		{method: "DELETE", path: "/v1/templates/{name}", handle: a.removeTemplate},
+	}
+}
+
+// noRoute answers what no route takes, and says which methods the path has.
+func (a *API) noRoute(_ http.ResponseWriter, r *http.Request) error {
+	e := &sandbox.Error{Kind: sandbox.NotFound, Err: fmt.Errorf("nothing is served at %s %.200q", r.Method, r.URL.Path),
+		Hint: "/v1/openapi.json lists what is"}
+	var has []string
+	for _, m := range []string{"GET", "PUT", "POST", "DELETE"} {
+		other := r.Clone(r.Context())
+		other.Method = m
+		if _, pattern := a.mux.Handler(other); pattern != "/" && pattern != "" {
+			has = append(has, m)
+		}
+	}
+	if len(has) > 0 && !slices.Contains(has, r.Method) {
+		e.Hint = "this path takes " + strings.Join(has, ", ")
+	}
+	return e
+}
