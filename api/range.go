@@ -69,5 +69,7 @@ func (b *byteRange) of(size int64) (sandbox.ReadRange, error) {
 // status of its own, which clients that resume downloads know.
 type rangeError struct{ size int64 }
 
-func (e *rangeError) Error() string        { return fmt.Sprintf("the range lies outside the file's %d bytes", e.size) }
+func (e *rangeError) Error() string {
+	return fmt.Sprintf("the range lies outside the file's %d bytes", e.size)
+}
 func (e *rangeError) contentRange() string { return fmt.Sprintf("bytes */%d", e.size) }

@@ -127,7 +127,7 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 		return "", withHint(err, sandbox.NotFound, "berth template ls lists the templates")
 	}
 	s.Image = t.Digest
-	s.Base = base{Env: t.Env, User: orElse(t.User, sandbox.DefaultUser), Workdir: orElse(t.Workdir, sandbox.DefaultWorkdir)}
+	s.Base = base{Env: t.Env, User: t.User, Workdir: t.Workdir}
 	err = e.transition(ctx, s, sandbox.Starting, "")
 	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
 		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })

@@ -37,13 +37,15 @@ type Templates interface {
 	List(ctx context.Context) ([]sandbox.Template, error)
 	Remove(ctx context.Context, name string) error
 	RootPath(t sandbox.Template) string
+
+	// Prune removes the roots that have no name and that inUse does not claim.
+	Prune(ctx context.Context, inUse func(digest string) bool) (removed []string, err error)
 }
 
 // Bounds on time that no caller sets.
 const (
-	undoTime = time.Minute      // to take back what was half made
-	stopTime = time.Minute      // to end a machine
-	callTime = 30 * time.Second // for a guest to answer a short question
+	undoTime = time.Minute // to take back what was half made
+	stopTime = time.Minute // to end a machine
 )
 
 // Engine makes sandboxes and works in them. All methods may be called at once

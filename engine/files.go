@@ -15,7 +15,7 @@ func (e *Engine) Stat(ctx context.Context, id, path string, follow bool) (fi san
 	if err := sandbox.CheckPath(path); err != nil {
 		return fi, fail(op, "", err)
 	}
-	err = e.ask(ctx, op, id, func(ctx context.Context, l *live) error {
+	err = e.ask(ctx, op, id, func(l *live) error {
 		fi, err = l.guest.Stat(ctx, path, follow)
 		return err
 	})
@@ -35,7 +35,7 @@ func (e *Engine) ListDir(ctx context.Context, id, path string, depth, limit int,
 	if limit == 0 {
 		limit = MaxDirPage
 	}
-	err = e.ask(ctx, op, id, func(ctx context.Context, l *live) error {
+	err = e.ask(ctx, op, id, func(l *live) error {
 		all, more, err = l.guest.ListDir(ctx, path, depth, limit, after)
 		return err
 	})
@@ -69,7 +69,7 @@ func (e *Engine) MakeDir(ctx context.Context, id, path string, mode uint32, user
 	if user, err = e.owner(ctx, id, user); err != nil {
 		return fi, fail(op, sandbox.ID(id), err)
 	}
-	err = e.ask(ctx, op, id, func(ctx context.Context, l *live) error {
+	err = e.ask(ctx, op, id, func(l *live) error {
 		fi, err = l.guest.MakeDir(ctx, path, mode, user, parents)
 		return err
 	})
@@ -84,7 +84,7 @@ func (e *Engine) Move(ctx context.Context, id, from, to string, replace bool) er
 			return fail(op, "", err)
 		}
 	}
-	return e.ask(ctx, op, id, func(ctx context.Context, l *live) error {
+	return e.ask(ctx, op, id, func(l *live) error {
 		return l.guest.Move(ctx, from, to, replace)
 	})
 }
@@ -95,7 +95,7 @@ func (e *Engine) RemoveFile(ctx context.Context, id, path string, recursive bool
 	if err := sandbox.CheckPath(path); err != nil {
 		return fail(op, "", err)
 	}
-	return e.ask(ctx, op, id, func(ctx context.Context, l *live) error {
+	return e.ask(ctx, op, id, func(l *live) error {
 		return l.guest.Remove(ctx, path, recursive)
 	})
 }

@@ -38,7 +38,7 @@ func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader) err
 
 // CloseInput ends a process's standard input: it reads an end of file.
 func (e *Engine) CloseInput(ctx context.Context, id, process string) error {
-	return e.ask(ctx, "close input", id, func(ctx context.Context, l *live) error {
+	return e.ask(ctx, "close input", id, func(l *live) error {
 		return l.guest.CloseInput(ctx, process)
 	})
 }

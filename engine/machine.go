@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -14,7 +15,7 @@ import (
 // live is a machine that this process holds, with the way to its guest.
 type live struct {
 	machine driver.Machine
-	guest   guest
+	guest   *guestclient.Client
 }
 
 // hold registers a machine and watches it until it ends or the engine closes.
@@ -27,7 +28,7 @@ func (e *Engine) hold(id sandbox.ID, m driver.Machine) *live {
 
 // keep registers a machine without watching it.
 func (e *Engine) keep(id sandbox.ID, m driver.Machine) *live {
-	l := &live{machine: m, guest: newGuest(m.Dial)}
+	l := &live{machine: m, guest: guestclient.New(m.Dial)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.live[id] = l

@@ -14,7 +14,8 @@ const recoveries = 8
 // Open takes up where the process before left off. A sandbox that was starting
 // is gone: one is usable or there is none. One that ran is adopted, or Failed if
 // its machine is gone; if its driver cannot tell now, it stays as it is and the
-// next verb tries again. Then the drivers remove what nothing owns.
+// next verb tries again. Then the drivers and the
+// templates remove what nothing owns.
 func (e *Engine) Open(ctx context.Context) error {
 	const op = "open engine"
 	done, err := e.task()
@@ -22,9 +23,15 @@ func (e *Engine) Open(ctx context.Context) error {
 		return fail(op, "", err)
 	}
 	defer done()
-	keep, err := e.resume(ctx)
+	kept, err := e.resume(ctx)
 	if err != nil {
 		return fail(op, "", err)
+	}
+	var keep []sandbox.ID
+	roots := map[string]bool{}
+	for _, s := range kept {
+		keep = append(keep, s.ID)
+		roots[s.Image] = true
 	}
 	for _, class := range e.classes {
 		swept, err := e.drivers[class].Sweep(ctx, keep)
@@ -35,12 +42,13 @@ func (e *Engine) Open(ctx context.Context) error {
 			e.log.Info("swept what no sandbox owns", "class", class, "ids", swept)
 		}
 	}
-	return nil
+	_, err = e.templates.Prune(ctx, func(digest string) bool { return roots[digest] })
+	return fail(op, "", err)
 }
 
-// resume brings every record up to date and returns the ids whose machines are
-// to be left alone.
-func (e *Engine) resume(ctx context.Context) ([]sandbox.ID, error) {
+// resume brings every record up to date and returns the sandboxes whose machines
+// and roots are to be left alone.
+func (e *Engine) resume(ctx context.Context) ([]*stored, error) {
 	var all []*stored
 	if err := e.each(ctx, func(s *stored) error { all = append(all, s); return nil }); err != nil {
 		return nil, err
@@ -48,7 +56,7 @@ func (e *Engine) resume(ctx context.Context) ([]sandbox.ID, error) {
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
-		keep []sandbox.ID
+		kept []*stored
 		errs []error
 		turn = make(chan struct{}, recoveries)
 	)
@@ -63,12 +71,12 @@ func (e *Engine) resume(ctx context.Context) ([]sandbox.ID, error) {
 				errs = append(errs, fail("resume", s.ID, err))
 			}
 			if s.State != sandbox.Deleted && s.State != sandbox.Failed {
-				keep = append(keep, s.ID)
+				kept = append(kept, s)
 			}
 		})
 	}
 	wg.Wait()
-	return keep, errors.Join(errs...)
+	return kept, errors.Join(errs...)
 }
 
 func (e *Engine) resumeOne(ctx context.Context, s *stored) error {

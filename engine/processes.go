@@ -8,7 +8,7 @@ import (
 
 // Processes lists the processes that were started through Berth.
 func (e *Engine) Processes(ctx context.Context, id string) (all []sandbox.Process, err error) {
-	err = e.ask(ctx, "list processes", id, func(ctx context.Context, l *live) error {
+	err = e.ask(ctx, "list processes", id, func(l *live) error {
 		all, err = l.guest.Processes(ctx)
 		return err
 	})

@@ -29,11 +29,12 @@ type stored struct {
 	revision int64 // of the record; 0 before it is first written
 }
 
-// base is what the template gives to every process.
+// base is what the template gives to every process. What is "" the guest fills
+// in: it knows which of the defaults its root has.
 type base struct {
 	Env     map[string]string `json:"env,omitempty"`
-	User    string            `json:"user"`
-	Workdir string            `json:"workdir"`
+	User    string            `json:"user,omitempty"`
+	Workdir string            `json:"workdir,omitempty"`
 }
 
 // cursor is the sandbox's place in the list: its time, inverted, then its id.
