@@ -1,0 +1,122 @@
+// Package guest is the inside of a sandbox: it runs processes and reaches files
+// for the host, which alone may speak to it.
+//
+// A Guest serves the contract of package guestapi on one listener. It trusts
+// the host that knows the secret, and nothing else in the sandbox.
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/guestapi/v1/guestv1connect"
+)
+
+// DefaultLogBytes is what is kept of each output of each process.
+const DefaultLogBytes = 1 << 20
+
+// Config says who the guest is and where it works.
+type Config struct {
+	SandboxID string
+	Version   string // of this build
+	Secret    guestapi.Secret
+	Peer      string // the only address that may connect; "" admits any
+
+	// Scratch confines files to a folder and starts processes as the current
+	// user; it is for tests and isolates nothing. "" means that the whole file
+	// system is the sandbox, and that the guest may become any user.
+	Scratch string
+
+	// Init says that this process is PID 1: it then reaps every orphan, and no
+	// other part of the program may wait for children.
+	Init bool
+
+	Env      map[string]string // given to every process, beneath what a request sets
+	LogBytes int               // kept of each output; 0 means DefaultLogBytes
+}
+
+// Guest is one guest. Its methods may be called from many goroutines.
+type Guest struct {
+	config Config
+	boot   time.Time
+	files  tree
+	procs  *table
+}
+
+// New makes a guest that does nothing until Serve.
+func New(c Config) *Guest {
+	if c.LogBytes <= 0 {
+		c.LogBytes = DefaultLogBytes
+	}
+	return &Guest{config: c, boot: time.Now()}
+}
+
+// Serve answers the host on l until ctx ends; then it kills every process that
+// it started, closes l and returns nil. It is called once.
+func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
+	files, err := openTree(g.config.Scratch)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	defer files.close()
+	g.files = files
+
+	kids, stopReaping := newChildren(g.config.Init)
+	defer stopReaping()
+	g.procs = newTable(kids, g.config.LogBytes)
+
+	entrance := newDoor(l, g.config.Secret, g.config.Peer)
+	server := &http.Server{
+		Handler:           g.routes(),
+		Protocols:         new(http.Protocols),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ReadHeaderTimeout: 30 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // a broken connection is the host's to notice
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+
+	unhook := context.AfterFunc(ctx, func() { server.Close() })
+	defer unhook()
+	err = server.Serve(entrance)
+	entrance.Close()
+	g.procs.close()
+	if ctx.Err() != nil && (errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed)) {
+		return nil
+	}
+	return err
+}
+
+// maxStreams bounds the calls that one connection carries at once.
+const maxStreams = 4096
+
+// maxMessage bounds one request: arguments and environment of 1 MiB each fit.
+const maxMessage = 4 << 20
+
+func (g *Guest) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(guestv1connect.NewGuestHandler(&service{g},
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithCompression("gzip", nil, nil), // the link is local
+	))
+	mux.HandleFunc("GET /files", g.readFile)
+	mux.HandleFunc("PUT /files", g.writeFile)
+	return mux
+}
+
+// scratch reports whether the guest works on a folder of the host's.
+func (g *Guest) scratch() bool { return g.config.Scratch != "" }
+
+// pid is the guest's own process id.
+func pid() int { return os.Getpid() }

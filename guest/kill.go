@@ -1,0 +1,127 @@
+package guest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// killRounds bounds how often a tree is searched for what it started meanwhile.
+const killRounds = 50
+
+// killTree ends a process with all that descends from it: its group, its
+// session, children that made sessions of their own, and what those start while
+// they are being killed. A program that left its parents before the tree was
+// looked at, by a double fork with a new session between, is not found.
+func (c *children) killTree(k *child) {
+	t := tracked{leader: k.pid, sessions: map[int]bool{k.pid: true}}
+	for range killRounds {
+		select {
+		case <-k.done:
+			t.leader = 0 // its number may be another's by now; the sessions still tell
+		default:
+		}
+		members := t.members()
+		if len(members) == 0 {
+			break
+		}
+		for _, pid := range members {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	c.signal(k, syscall.SIGKILL) // whatever /proc showed
+}
+
+// tracked is what is known of a process tree from one look to the next.
+type tracked struct {
+	leader   int
+	sessions map[int]bool // made by members
+}
+
+// members lists the living processes of the tree.
+func (t *tracked) members() []int {
+	all := processStats()
+	in := map[int]bool{}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if in[p.pid] || !(p.pid == t.leader || in[p.parent] || t.sessions[p.session]) {
+				continue
+			}
+			in[p.pid], grown = true, true
+			if p.session > 0 { // 0: led from outside of the sandbox
+				t.sessions[p.session] = true
+			}
+		}
+	}
+	var list []int
+	for _, p := range all {
+		if in[p.pid] && !p.dead {
+			list = append(list, p.pid)
+		}
+	}
+	return list
+}
+
+// processStat is a line of the process table.
+type processStat struct {
+	pid, parent, session int
+	dead                 bool // a zombie
+}
+
+// processStats reads the process table; what vanishes meanwhile is left out.
+func processStats() []processStat {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var all []processStat
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		if p, ok := readStat("/proc/" + name + "/stat"); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func readStat(path string) (processStat, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return processStat{}, false
+	}
+	defer f.Close()
+	line, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return processStat{}, false
+	}
+	return parseStat(line)
+}
+
+// parseStat reads "pid (name) state parent group session …". The name may hold
+// any byte, brackets and spaces too, so the last bracket ends it.
+func parseStat(line []byte) (processStat, bool) {
+	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if open < 1 || end < open {
+		return processStat{}, false
+	}
+	fields := bytes.Fields(line[end+1:])
+	if len(fields) < 4 {
+		return processStat{}, false
+	}
+	var p processStat
+	var errs [3]error
+	p.pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(line[:open])))
+	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
+	p.session, errs[2] = strconv.Atoi(string(fields[3]))
+	p.dead = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	return p, errs == [3]error{} && p.pid > 0
+}

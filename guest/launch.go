@@ -1,0 +1,206 @@
+package guest
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+)
+
+// What a process gets that asks for nothing.
+const (
+	defaultPath    = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultWorkdir = "/workspace"
+	defaultHome    = "/home/user"
+)
+
+// plan is a request made ready for the kernel.
+type plan struct {
+	path       string // of the program, for the kernel
+	argv       []string
+	env        []string
+	dir        string              // for the kernel
+	credential *syscall.Credential // nil keeps the guest's own
+	cwd, user  string              // for the host
+}
+
+// plan resolves what a request names. Each refusal says what is wrong with it.
+func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
+	p := &plan{}
+	who, err := g.runAs(p, r.User)
+	if err != nil {
+		return nil, err
+	}
+	env, err := g.environment(who, r.Env)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		p.env = append(p.env, k+"="+env[k])
+	}
+	if err := g.enter(p, string(r.Cwd), who.home); err != nil {
+		return nil, err
+	}
+	return p, g.program(p, r, env["PATH"])
+}
+
+// runAs finds the account and what it takes to become it.
+func (g *Guest) runAs(p *plan, spec string) (account, error) {
+	if g.scratch() {
+		me, err := findAccount(strconv.Itoa(os.Getuid()))
+		me.home, p.user = defaultHome, me.name
+		return me, err
+	}
+	who, err := findAccount(spec)
+	if err != nil {
+		return who, err
+	}
+	p.user = strings.ToValidUTF8(who.name, "\uFFFD")
+	if os.Getuid() == 0 {
+		p.credential = who.credential()
+	} else if who.uid != uint32(os.Getuid()) {
+		return who, refuse(forbidden, "", "the guest is not root and cannot become %s", p.user)
+	}
+	return who, nil
+}
+
+// environment is the base, then the sandbox's own, then the request's.
+func (g *Guest) environment(who account, asked [][]byte) (map[string]string, error) {
+	env := map[string]string{
+		"PATH": defaultPath, "LANG": "C.UTF-8",
+		"HOME": filepath.Join(g.config.Scratch, who.home),
+		"USER": who.name, "LOGNAME": who.name, "SHELL": who.shell,
+	}
+	maps.Copy(env, g.config.Env)
+	for _, e := range asked {
+		name, value, ok := strings.Cut(string(e), "=")
+		if !ok || name == "" || strings.ContainsRune(string(e), 0) {
+			return nil, refuse(invalid, "a variable is NAME=value, without a NUL", "environment variable %.80q is malformed", e)
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// enter settles the folder that the process starts in.
+func (g *Guest) enter(p *plan, cwd, home string) error {
+	if cwd == "" {
+		for _, c := range []string{defaultWorkdir, home, "/"} {
+			if info, err := g.files.stat(c); err == nil && info.IsDir() {
+				cwd = c
+				break
+			}
+		}
+	}
+	cwd, err := cleanPath(cwd)
+	if err != nil {
+		return err
+	}
+	info, err := g.files.stat(cwd)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse(notFound, "make the folder first, or leave cwd out", "no folder %.200q to start in", cwd)
+	case err != nil:
+		return refuse(codeOf(fromOS(err)), hintOf(fromOS(err)), "folder %.200q to start in: %s", cwd, textOf(fromOS(err)))
+	case !info.IsDir():
+		return refuse(invalid, "cwd names a folder", "%.200q to start in is not a folder", cwd)
+	}
+	p.cwd, p.dir = cwd, filepath.Join("/", g.config.Scratch, cwd)
+	return nil
+}
+
+// program settles what is executed, with which arguments.
+func (g *Guest) program(p *plan, r *guestv1.StartRequest, search string) error {
+	for _, a := range r.Argv {
+		p.argv = append(p.argv, string(a))
+	}
+	if (len(p.argv) == 0) == (len(r.Shell) == 0) {
+		return refuse(invalid, "give argv or shell", "need exactly one of argv and shell")
+	}
+	if strings.ContainsRune(string(r.Shell)+strings.Join(p.argv, ""), 0) {
+		return refuse(invalid, "", "the command holds a NUL byte")
+	}
+	var err error
+	if len(r.Shell) > 0 {
+		for _, shell := range []string{"bash", "sh"} {
+			p.argv = []string{shell, "-lc", string(r.Shell)}
+			if p.path, err = lookUp(shell, search, p.dir); err == nil {
+				break
+			}
+		}
+		return err
+	}
+	p.path, err = lookUp(p.argv[0], search, p.dir)
+	return err
+}
+
+// lookUp finds a program as a shell does: a name with a slash is a path, others
+// are searched for in PATH.
+func lookUp(name, search, dir string) (string, error) {
+	if name == "" {
+		return "", refuse(invalid, "argv[0] is the program", "argv[0] is empty")
+	}
+	if strings.Contains(name, "/") {
+		file := name
+		if !path.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		return file, checkProgram(name, file)
+	}
+	var worst error
+	for d := range strings.SplitSeq(search, ":") {
+		if !path.IsAbs(d) {
+			d = filepath.Join(dir, d)
+		}
+		file := filepath.Join(d, name)
+		err := checkProgram(name, file)
+		if err == nil {
+			return file, nil
+		}
+		if codeOf(err) != notFound {
+			worst = err
+		}
+	}
+	if worst != nil {
+		return "", worst
+	}
+	return "", refuse(notFound, "check the name and the PATH, or install it", "program %.200q not found", name)
+}
+
+func checkProgram(name, file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return refuse(notFound, "check the path", "program %.200q not found", name)
+	case err != nil:
+		return refuse(codeOf(fromOS(err)), "", "program %.200q: %s", name, textOf(fromOS(err)))
+	case info.IsDir():
+		return refuse(invalid, "name a program in it", "%.200q is a folder, not a program", name)
+	case info.Mode()&0o111 == 0:
+		return refuse(invalid, "make it executable with chmod +x, or name its interpreter first", "program %.200q is not executable", name)
+	}
+	return nil
+}
+
+// whyNot explains the kernel's refusal to start p, after all checks passed.
+func (p *plan) whyNot(err error) error {
+	name := p.argv[0]
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return refuse(notFound, "the script's first line, or the binary's loader, names a program that is not there", "interpreter of %.200q not found", name)
+	case errors.Is(err, syscall.ENOEXEC):
+		return refuse(invalid, "a script begins with a line such as #!/bin/sh; a binary is of this machine's kind", "%.200q is not a program that can be run", name)
+	case errors.Is(err, syscall.EACCES):
+		return refuse(forbidden, "check the modes of the program and of the folder to start in", "%s may not run %.200q in %.200q", p.user, name, p.cwd)
+	}
+	e := fromOS(err)
+	return refuse(codeOf(e), hintOf(e), "start %.200q: %s", name, textOf(e))
+}

@@ -1,0 +1,247 @@
+package guest
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+)
+
+// linger is how long an exit waits for output of what the process left running.
+const linger = 100 * time.Millisecond
+
+// process is one process tree that the host started. Its fields are set before
+// anyone else sees it, but for those that say how it ended.
+type process struct {
+	id, name string
+	seq      int // ids count up
+	plan     *plan
+	started  time.Time
+	timeout  time.Duration
+	detach   bool
+
+	kids  *children
+	child *child
+	out   *output
+	in    *input // nil without standard input
+	pumps []*pump
+
+	timedOut atomic.Bool
+	done     chan struct{} // closed when the exit is known and all output kept
+
+	mu    sync.Mutex
+	ended time.Time
+	exit  *guestv1.Exit
+}
+
+// stdio is the ends of the pipes of one process: ours and the child's.
+type stdio struct {
+	in           *os.File
+	out          [streams]*os.File
+	fds          [3]uintptr // the child's, as its 0, 1 and 2
+	childs, ours []*os.File
+}
+
+// openStdio makes what the process reads and writes.
+func openStdio(stdin, merge bool) (s *stdio, err error) {
+	s = &stdio{}
+	defer func() {
+		if err != nil {
+			closeAll(s.childs, s.ours)
+		}
+	}()
+	if stdin {
+		if s.in, err = s.pipe(0, false); err != nil {
+			return s, err
+		}
+	} else {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return s, err
+		}
+		s.childs = append(s.childs, null)
+		s.fds[0] = null.Fd()
+	}
+	if s.out[stdout], err = s.pipe(1, true); err != nil || merge {
+		s.fds[2] = s.fds[1]
+		return s, err
+	}
+	s.out[stderr], err = s.pipe(2, true)
+	return s, err
+}
+
+// pipe makes the child's descriptor fd and returns our end. The child's end
+// blocks, as programs expect; ours does not.
+func (s *stdio) pipe(fd int, childWrites bool) (*os.File, error) {
+	var p [2]int
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
+		return nil, os.NewSyscallError("pipe2", err)
+	}
+	mine, theirs := p[0], p[1]
+	if !childWrites {
+		mine, theirs = p[1], p[0]
+	}
+	s.childs = append(s.childs, os.NewFile(uintptr(theirs), "child"))
+	s.fds[fd] = uintptr(theirs)
+	if err := syscall.SetNonblock(mine, true); err != nil {
+		syscall.Close(mine)
+		return nil, os.NewSyscallError("set non-blocking", err)
+	}
+	f := os.NewFile(uintptr(mine), "pipe")
+	s.ours = append(s.ours, f)
+	return f, nil
+}
+
+func closeAll(lists ...[]*os.File) {
+	for _, l := range lists {
+		for _, f := range l {
+			f.Close()
+		}
+	}
+}
+
+// launch starts the program. The process's goroutines are not running yet.
+func (p *process) launch(stdin, merge bool) error {
+	s, err := openStdio(stdin, merge)
+	if err != nil {
+		return fromOS(err)
+	}
+	p.child, err = p.kids.start(p.plan.path, p.plan.argv, &syscall.ProcAttr{
+		Dir: p.plan.dir, Env: p.plan.env, Files: s.fds[:],
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.plan.credential},
+	})
+	closeAll(s.childs)
+	if err != nil {
+		closeAll(s.ours)
+		return p.plan.whyNot(err)
+	}
+	p.started = time.Now()
+	if stdin {
+		p.in = newInput(s.in)
+	}
+	for _, f := range s.out {
+		if f != nil {
+			p.pumps = append(p.pumps, newPump(f))
+		}
+	}
+	return nil
+}
+
+// supervise follows the process to its end and says how it ended.
+func (p *process) supervise() {
+	p.awaitLeader()
+	ended := time.Now()
+	if p.in != nil {
+		p.in.abandon()
+	}
+	for _, pump := range p.pumps {
+		pump.leaderEnded()
+	}
+	for _, pump := range p.pumps {
+		<-pump.complete
+	}
+	late := time.NewTimer(time.Until(ended.Add(linger)))
+	defer late.Stop()
+	for _, pump := range p.pumps {
+		select {
+		case <-pump.ended:
+		case <-late.C:
+			late.Reset(0) // for the next pump
+		}
+	}
+	e := exitOf(p.child.status)
+	e.TimedOut = p.timedOut.Load()
+	p.mu.Lock()
+	p.ended, p.exit = ended, e
+	p.mu.Unlock()
+	p.out.finish(e)
+	close(p.done)
+}
+
+// awaitLeader returns when the leader has ended, killing the tree in time.
+func (p *process) awaitLeader() {
+	if p.timeout <= 0 {
+		<-p.child.done
+		return
+	}
+	bell := time.NewTimer(p.timeout)
+	defer bell.Stop()
+	select {
+	case <-p.child.done:
+	case <-bell.C:
+		p.timedOut.Store(true)
+		p.kids.killTree(p.child)
+		<-p.child.done
+	}
+}
+
+// kill ends the tree unless its leader has ended already.
+func (p *process) kill() {
+	select {
+	case <-p.child.done:
+	default:
+		p.kids.killTree(p.child)
+	}
+}
+
+// end kills the tree and lets go of what may still write.
+func (p *process) end() {
+	p.kill()
+	for _, pump := range p.pumps {
+		pump.pipe.Close()
+	}
+}
+
+// signal sends to the process's group.
+func (p *process) signal(s syscall.Signal) error {
+	alive, err := p.kids.signal(p.child, s)
+	if err != nil {
+		return fromOS(err)
+	}
+	if !alive {
+		return refuse(conflict, "", "the process has ended")
+	}
+	return nil
+}
+
+// describe is the process as the host sees it.
+func (p *process) describe() *guestv1.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := &guestv1.Process{Id: p.id, Name: p.name, Pid: int32(p.child.pid), Cwd: []byte(p.plan.cwd),
+		User: p.plan.user, StartedUnixNano: p.started.UnixNano(), Exit: p.exit}
+	for _, a := range p.plan.argv {
+		d.Argv = append(d.Argv, []byte(a))
+	}
+	if p.exit != nil {
+		d.EndedUnixNano = p.ended.UnixNano()
+	}
+	return d
+}
+
+// shorten cuts a description's long texts to about size bytes each, for lists.
+func shorten(d *guestv1.Process, size int) *guestv1.Process {
+	if len(d.Cwd) > size {
+		d.Cwd = append(d.Cwd[:size:size], "..."...)
+	}
+	for i, a := range d.Argv {
+		if len(a) > size {
+			d.Argv[i] = append(a[:size:size], "..."...)
+			d.Argv = d.Argv[:i+1]
+			break
+		}
+		size -= len(a)
+	}
+	return d
+}
+
+// exitOf reads a status as a shell does: 128+n for signal n.
+func exitOf(s syscall.WaitStatus) *guestv1.Exit {
+	if s.Signaled() {
+		return &guestv1.Exit{Code: 128 + int32(s.Signal()), Signal: signalName(s.Signal())}
+	}
+	return &guestv1.Exit{Code: int32(s.ExitStatus())}
+}

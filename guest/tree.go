@@ -1,0 +1,103 @@
+package guest
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// tree is the file system that the host reaches. Names are absolute and clean.
+type tree interface {
+	open(name string, flag int, perm fs.FileMode) (*os.File, error)
+	stat(name string) (fs.FileInfo, error)
+	lstat(name string) (fs.FileInfo, error)
+	readlink(name string) (string, error)
+	mkdir(name string, perm fs.FileMode) error
+	rename(from, to string) error
+	remove(name string) error
+	removeAll(name string) error
+	chmod(name string, mode fs.FileMode) error
+	chown(name string, uid, gid uint32) error // of the entry itself, not of what a link points to
+	close() error
+}
+
+// openTree is the whole file system, or what lies beneath scratch.
+func openTree(scratch string) (tree, error) {
+	if scratch == "" {
+		return wholeTree{}, nil
+	}
+	root, err := os.OpenRoot(scratch)
+	if err != nil {
+		return nil, err
+	}
+	return scratchTree{root}, nil
+}
+
+// cleanPath checks an absolute path and makes it canonical.
+func cleanPath(p string) (string, error) {
+	switch {
+	case p == "" || p[0] != '/':
+		return "", refuse(invalid, "give the whole path, such as /workspace/file", "path %.200q is not absolute", p)
+	case len(p) > maxPath:
+		return "", refuse(invalid, "", "the path has %d bytes, at most %d are taken", len(p), maxPath)
+	case strings.IndexByte(p, 0) >= 0:
+		return "", refuse(invalid, "", "the path holds a NUL byte")
+	}
+	return path.Clean(p), nil
+}
+
+// maxPath bounds the bytes of a path.
+const maxPath = 4096
+
+// noWait opens pipes and devices without waiting for their other side.
+const noWait = syscall.O_NONBLOCK | syscall.O_NOCTTY
+
+// wholeTree is the sandbox's own file system. The sandbox is the boundary: a
+// link may point anywhere in it.
+type wholeTree struct{}
+
+func (wholeTree) open(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(name, flag|noWait, perm)
+}
+func (wholeTree) stat(name string) (fs.FileInfo, error)  { return os.Stat(name) }
+func (wholeTree) lstat(name string) (fs.FileInfo, error) { return os.Lstat(name) }
+func (wholeTree) readlink(name string) (string, error)   { return os.Readlink(name) }
+func (wholeTree) mkdir(name string, p fs.FileMode) error { return os.Mkdir(name, p) }
+func (wholeTree) rename(from, to string) error           { return os.Rename(from, to) }
+func (wholeTree) remove(name string) error               { return os.Remove(name) }
+func (wholeTree) removeAll(name string) error            { return os.RemoveAll(name) }
+func (wholeTree) chmod(name string, m fs.FileMode) error { return os.Chmod(name, m) }
+func (wholeTree) chown(name string, uid, gid uint32) error {
+	return os.Lchown(name, int(uid), int(gid))
+}
+func (wholeTree) close() error { return nil }
+
+// scratchTree is a folder that no path leaves, by whatever link. All belongs to
+// the current user.
+type scratchTree struct{ root *os.Root }
+
+// beneath makes an absolute name relative to the folder.
+func beneath(name string) string {
+	if name = strings.TrimPrefix(name, "/"); name == "" {
+		return "."
+	}
+	return name
+}
+
+func (t scratchTree) open(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return t.root.OpenFile(beneath(name), flag|noWait, perm)
+}
+func (t scratchTree) stat(name string) (fs.FileInfo, error)  { return t.root.Stat(beneath(name)) }
+func (t scratchTree) lstat(name string) (fs.FileInfo, error) { return t.root.Lstat(beneath(name)) }
+func (t scratchTree) readlink(name string) (string, error)   { return t.root.Readlink(beneath(name)) }
+func (t scratchTree) mkdir(name string, p fs.FileMode) error { return t.root.Mkdir(beneath(name), p) }
+func (t scratchTree) rename(from, to string) error {
+	return t.root.Rename(beneath(from), beneath(to))
+}
+func (t scratchTree) remove(name string) error               { return t.root.Remove(beneath(name)) }
+func (t scratchTree) removeAll(name string) error            { return t.root.RemoveAll(beneath(name)) }
+func (t scratchTree) chmod(name string, m fs.FileMode) error { return t.root.Chmod(beneath(name), m) }
+func (t scratchTree) chown(string, uint32, uint32) error     { return nil }
+func (t scratchTree) close() error                           { return t.root.Close() }

@@ -1,0 +1,136 @@
+package guestclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/berth-dev/berth/guestapi"
+	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// ReadFile opens a regular file, or a part of one. ctx bounds the whole body; a
+// body that breaks off ends with an error other than io.EOF. The info describes
+// the whole file.
+func (c *Client) ReadFile(ctx context.Context, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error) {
+	op := "read file " + text(path, maxText)
+	if err := sandbox.CheckPath(path); err != nil {
+		return nil, sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
+	}
+	if r.Offset < 0 || r.Length < 0 {
+		return nil, sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the range %d+%d is negative", r.Offset, r.Length)
+	}
+	q := url.Values{"path": {path}, "offset": {strconv.FormatInt(r.Offset, 10)}, "length": {strconv.FormatInt(r.Length, 10)}}
+	resp, err := c.fileCall(ctx, op, http.MethodGet, q, nil)
+	if err != nil {
+		return nil, sandbox.FileInfo{}, err
+	}
+	info, err := decodeInfo([]byte(resp.Header.Get(guestapi.FileInfoHeader)))
+	if err != nil {
+		resp.Body.Close()
+		return nil, info, broken(op, "%w", err)
+	}
+	return &fileBody{ctx: ctx, op: op, in: resp.Body}, info, nil
+}
+
+// WriteFile stores what body gives under path, whole or not at all. An error of
+// body's is returned wrapped.
+func (c *Client) WriteFile(ctx context.Context, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error) {
+	op := "write file " + text(path, maxText)
+	if err := sandbox.CheckPath(path); err != nil {
+		return sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
+	}
+	q := url.Values{"path": {path}, "user": {o.User}, "mode": {strconv.FormatUint(uint64(o.Mode), 8)},
+		"parents": {strconv.FormatBool(o.Parents)}}
+	source := &bodySource{in: body}
+	defer source.Close()
+	resp, err := c.fileCall(ctx, op, http.MethodPut, q, source)
+	if err != nil {
+		if own := source.failure(); own != nil {
+			err = &sandbox.Error{Op: op, Err: fmt.Errorf("read the body: %w", own)}
+		}
+		return sandbox.FileInfo{}, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxHeader))
+	if err != nil {
+		return sandbox.FileInfo{}, unreached(ctx, op, err)
+	}
+	info, err := decodeInfo(data)
+	if err != nil {
+		return info, broken(op, "%w", err)
+	}
+	return info, nil
+}
+
+// fileCall makes one request of the file routes and reads its error, if it is one.
+func (c *Client) fileCall(ctx context.Context, op, method string, q url.Values, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, origin+"/files?"+q.Encode(), body)
+	if err != nil {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, Err: err}
+	}
+	if body != nil {
+		req.Header.Set("Expect", "100-continue") // a refusal comes before the body
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, unreached(ctx, op, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxHeader))
+	if err != nil {
+		return nil, unreached(ctx, op, err)
+	}
+	return nil, decodeError(op, resp.StatusCode, data)
+}
+
+// decodeError reads the body of a refusal.
+func decodeError(op string, status int, data []byte) error {
+	var e guestapi.FileError
+	if err := json.Unmarshal(data, &e); err != nil {
+		return broken(op, "status %d without a reason", status)
+	}
+	kind := sandbox.Kind(e.Code)
+	if !slices.Contains(sandbox.Kinds(), kind) {
+		kind = sandbox.Internal
+	}
+	return &sandbox.Error{Op: op, Kind: kind, Err: errors.New(text(e.Message, maxText)), Hint: text(e.Hint, maxText)}
+}
+
+// decodeInfo reads the JSON of a v1.FileInfo.
+func decodeInfo(data []byte) (sandbox.FileInfo, error) {
+	var f guestv1.FileInfo
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &f); err != nil {
+		return sandbox.FileInfo{}, errorf("file info: %w", err)
+	}
+	return fileInfo(&f)
+}
+
+// fileBody is a download whose errors say what broke.
+type fileBody struct {
+	ctx context.Context
+	op  string
+	in  io.ReadCloser
+}
+
+func (b *fileBody) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = unreached(b.ctx, b.op, err)
+	}
+	return n, err
+}
+
+func (b *fileBody) Close() error { return b.in.Close() }
