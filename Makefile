@@ -13,7 +13,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 GUEST       := cmd/berth/embedded/berth-guest
 TEST_DATA   ?= $(CURDIR)/.cache/test
 
-.PHONY: build test demo bench deps engine generate vet unit race blackbox clean fuzz
+.PHONY: build test demo bench deps engine generate vet race real clean fuzz FORCE
 
 build: bin/berth
 
@@ -32,11 +32,41 @@ bin/berth: engine $(GUEST) FORCE
 FORCE:
 
 deps:
-	@test/deps.sh
+	@tools/deps.sh
+
+# Packages that hold no engine run under the race detector, which needs cgo and
+# so cannot be had where the engine is linked in.
+RACE := ./sandbox ./guestapi/... ./record/... ./blob/... ./guest/... ./guestclient/... ./driver/fake/... ./image/... ./engine/... ./api/... ./client/...
 
 vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
+
+race: engine $(GUEST)
+	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
+
+# What the race detector cannot reach, real gVisor among it, on real templates.
+real: deps build
+	@mkdir -p $(TEST_DATA)
+	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth go test -timeout 30m -p 1 \
+		. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...
+
+test: deps build vet race real
+
+demo: deps build
+	@test/demo.sh
+
+bench: deps build
+	@go run ./bench -berth bin/berth -json build/bench.json
+
+FUZZTIME ?= 20s
+fuzz: engine
+	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | cut -c6-); do \
+			echo "== $$p $$f"; go test ./$$p -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; done; done
+
+generate: engine
+	go generate ./guestapi/...
 
 clean:
 	rm -rf bin build .cache $(GUEST)

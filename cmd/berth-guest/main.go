@@ -56,10 +56,15 @@ func run(ctx context.Context, in *os.File) error {
 	if err := prepare(boot); err != nil {
 		return err
 	}
+	if err := confine(boot.Drop); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", boot.Listen)
 	if err != nil {
 		return err
 	}
+	// What comes in from now on waits for Serve.
+	fmt.Println(guestapi.Ready, boot.SandboxID)
 	c := guest.Config{SandboxID: boot.SandboxID, Version: version, Peer: boot.Peer, Init: os.Getpid() == 1}
 	copy(c.Secret[:], boot.Secret)
 	return guest.New(c).Serve(ctx, l)

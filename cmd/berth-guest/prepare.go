@@ -39,6 +39,11 @@ func prepare(b guestapi.Boot) error {
 			return err
 		}
 	}
+	if b.Nameserver != "" {
+		if err := replace("/etc/resolv.conf", "nameserver "+b.Nameserver+"\n"); err != nil {
+			return err
+		}
+	}
 	if b.Processes > 0 {
 		limit := unix.Rlimit{Cur: uint64(b.Processes), Max: uint64(b.Processes)}
 		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
@@ -73,16 +78,24 @@ func writeHost(name string) error {
 		"/etc/hostname": name + "\n",
 		"/etc/hosts":    "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t" + name + "\n",
 	} {
-		err := os.Remove(path)
-		if errors.Is(err, syscall.EBUSY) {
-			err = nil // mounted there; write into it
+		if err := replace(path, text); err != nil {
+			return err
 		}
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = os.WriteFile(path, []byte(text), 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
+	}
+	return nil
+}
+
+// replace writes a file of the system anew.
+func replace(path, text string) error {
+	err := os.Remove(path)
+	if errors.Is(err, syscall.EBUSY) {
+		err = nil // mounted there; write into it
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// measures lists what is taken, in this order.
+var measures = []struct {
+	name string
+	take func(context.Context, *server) ([]row, error)
+}{
+	{"create", create},
+	{"exec", roundTrip},
+	{"memory", memory},
+	{"files", files},
+	{"layer", layer},
+	{"many", many},
+	{"cycles", cycles},
+}
+
+// create is from nothing to the first output of the first command.
+func create(ctx context.Context, s *server) ([]row, error) {
+	var made, first, gone []float64
+	for range 15 {
+		begin := time.Now()
+		sb, err := s.Create(ctx, sandbox.CreateRequest{})
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, ms(time.Since(begin)))
+		if _, err := s.run(ctx, string(sb.ID), "echo", "x"); err != nil {
+			return nil, err
+		}
+		first = append(first, ms(time.Since(begin)))
+		begin = time.Now()
+		if err := s.Remove(ctx, string(sb.ID)); err != nil {
+			return nil, err
+		}
+		gone = append(gone, ms(time.Since(begin)))
+	}
+	r := median("cold create → first output", "ms", first)
+	r.Reference, r.Target = "106–137 ms", "≤ 110 ms"
+	return []row{r, median("  of it, create", "ms", made), median("remove", "ms", gone)}, nil
+}
+
+// roundTrip is one command through the API, beside the guest's own cost of a
+// fork and exec.
+func roundTrip(ctx context.Context, s *server) (rows []row, err error) {
+	err = s.with(ctx, func(id string) error {
+		var whole []float64
+		for range 50 {
+			begin := time.Now()
+			if _, err := s.run(ctx, id, "true"); err != nil {
+				return err
+			}
+			whole = append(whole, ms(time.Since(begin)))
+		}
+		out, err := s.run(ctx, id, "python3", "-c", `
+import os, time
+def one():
+    t = time.monotonic()
+    pid = os.posix_spawn('/bin/true', ['true'], {})
+    os.waitpid(pid, 0)
+    return time.monotonic() - t
+print('\n'.join(str(one() * 1000) for _ in range(50)))`)
+		if err != nil {
+			return err
+		}
+		var inside []float64
+		for _, f := range strings.Fields(out) {
+			v, err := strconv.ParseFloat(f, 64)
+			if err != nil {
+				return err
+			}
+			inside = append(inside, v)
+		}
+		a, b := median("exec round trip of true", "ms", whole), median("  spawn and wait inside alone", "ms", inside)
+		a.Reference, a.Target = "9 ms", "inside + 1 ms"
+		b.Reference = "7–8 ms"
+		rows = []row{a, b}
+		return nil
+	})
+	return rows, err
+}
+
+// memory is what an idle sandbox is charged with.
+func memory(ctx context.Context, s *server) (rows []row, err error) {
+	err = s.with(ctx, func(id string) error {
+		if _, err := s.run(ctx, id, "true"); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(3 * time.Second): // until it is idle
+		}
+		u, err := s.Usage(ctx, id)
+		if err != nil {
+			return err
+		}
+		rows = []row{{Name: "idle sandbox, its guest included", Unit: "MiB", Value: float64(u.MemoryBytes) / (1 << 20), Samples: 1,
+			Reference: "16–35 MB", Target: "12 MiB + the guest"}}
+		return nil
+	})
+	return rows, err
+}
+
+const fileSize = 256 << 20
+
+// files compares bodies through the API with the same bytes through cat inside.
+func files(ctx context.Context, s *server) (rows []row, err error) {
+	err = s.with(ctx, func(id string) error {
+		var up, down, cat []float64
+		for range 3 {
+			begin := time.Now()
+			if _, err := s.WriteFile(ctx, id, "/workspace/a", sandbox.WriteOptions{}, io.LimitReader(zeros{}, fileSize)); err != nil {
+				return err
+			}
+			up = append(up, rate(begin))
+			begin = time.Now()
+			body, _, err := s.ReadFile(ctx, id, "/workspace/a", sandbox.ReadRange{})
+			if err != nil {
+				return err
+			}
+			n, err := io.Copy(io.Discard, body)
+			body.Close()
+			if err != nil || n != fileSize {
+				return fmt.Errorf("read %d bytes: %w", n, err)
+			}
+			down = append(down, rate(begin))
+			begin = time.Now()
+			if _, err := s.run(ctx, id, "sh", "-c", "cat /workspace/a > /workspace/b && rm /workspace/b"); err != nil {
+				return err
+			}
+			cat = append(cat, rate(begin))
+		}
+		a, b, c := median("upload of 256 MiB", "MB/s", up), median("download of 256 MiB", "MB/s", down), median("  cat inside, the same bytes", "MB/s", cat)
+		a.Target, b.Target = "≥ 70 % of cat", "≥ 70 % of cat"
+		rows = []row{a, b, c}
+		return nil
+	})
+	return rows, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func rate(since time.Time) float64 { return fileSize / 1e6 / time.Since(since).Seconds() }
+
+// layer compares the writable layer, on disk, with memory.
+func layer(ctx context.Context, s *server) (rows []row, err error) {
+	err = s.with(ctx, func(id string) error {
+		for _, at := range []struct{ name, path string }{{"write 400 MiB to the layer on disk", "/workspace/x"}, {"  the same to /dev/shm", "/dev/shm/x"}} {
+			var took []float64
+			for range 3 {
+				out, err := s.run(ctx, id, "sh", "-c", "s=$(date +%s%N); head -c 419430400 /dev/zero > "+at.path+"; e=$(date +%s%N); rm "+at.path+"; echo $((e-s))")
+				if err != nil {
+					return err
+				}
+				ns, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+				if err != nil {
+					return err
+				}
+				took = append(took, 419.4304/(ns/1e9))
+			}
+			rows = append(rows, median(at.name, "MB/s", took))
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// many makes fifty sandboxes, one after the other and eight at a time, all of
+// which must succeed and run a command.
+func many(ctx context.Context, s *server) ([]row, error) {
+	const n = 50
+	var rows []row
+	for _, workers := range []int{1, 8} {
+		ids := make(chan string, n)
+		work := make(chan struct{}, n)
+		for range n {
+			work <- struct{}{}
+		}
+		close(work)
+		errs := make(chan error, workers)
+		begin := time.Now()
+		var group sync.WaitGroup
+		for range workers {
+			group.Go(func() {
+				for range work {
+					sb, err := s.Create(ctx, sandbox.CreateRequest{})
+					if err == nil {
+						ids <- string(sb.ID)
+						_, err = s.run(ctx, string(sb.ID), "true")
+					}
+					if err != nil {
+						errs <- err
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		took := time.Since(begin)
+		close(ids)
+		for id := range ids {
+			if err := s.Remove(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case err := <-errs:
+			return nil, err
+		default:
+		}
+		rows = append(rows, row{Name: fmt.Sprintf("%d sandboxes, %d at a time, all alive together", n, workers), Unit: "ms each", Value: ms(took) / n, Samples: 1})
+	}
+	return rows, nil
+}
+
+// cycles makes, uses and removes sandboxes; what they leave is counted by the
+// tests, what they cost here.
+func cycles(ctx context.Context, s *server) ([]row, error) {
+	const n = 100
+	begin := time.Now()
+	for range n {
+		if err := s.with(ctx, func(id string) error { _, err := s.run(ctx, id, "true"); return err }); err != nil {
+			return nil, err
+		}
+	}
+	return []row{{Name: "create, true, remove", Unit: "ms each", Value: ms(time.Since(begin)) / n, Samples: 1}}, nil
+}
