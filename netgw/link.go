@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -38,6 +40,7 @@ type Link struct {
 // in use by a former process: connections of that process are gone, the sandbox
 // notices nothing else.
 func Open(ns *Namespace) (*Link, error) {
+	silence()
 	var fd int
 	err := ns.within(func() (err error) {
 		fd, err = openTAP()
@@ -56,6 +59,10 @@ func Open(ns *Namespace) (*Link, error) {
 	}
 	return l, nil
 }
+
+// silence turns off the stack's own log, which is the process's: a sandbox could
+// fill it with malformed packets.
+var silence = sync.OnceFunc(func() { log.SetTarget(&log.MultiEmitter{}) })
 
 func (l *Link) configure() error {
 	s := l.stack

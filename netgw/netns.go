@@ -99,6 +99,13 @@ func address() error {
 		return fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
+	loopback, err := h.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find loopback: %w", err)
+	}
+	if err := h.LinkSetUp(loopback); err != nil {
+		return fmt.Errorf("set loopback up: %w", err)
+	}
 	link, err := h.LinkByName(device)
 	if err != nil {
 		return fmt.Errorf("find TAP: %w", err)
