@@ -1,0 +1,32 @@
+package api
+
+// Routes lists the surface as method and path.
+func (a *API) Routes() (all [][2]string) {
+	for _, r := range a.routes() {
+		all = append(all, [2]string{r.method, r.path})
+	}
+	return all
+}
+
+// Span is what a Range header selects of a file of a size.
+func Span(header string, size int64) (offset, length int64, ok bool) {
+	r, err := parseRange(header)
+	if r == nil || err != nil {
+		return 0, 0, false
+	}
+	part, err := r.of(size)
+	return part.Offset, part.Length, err == nil
+}
+
+var (
+	QueryOf   = queryOf
+	ASCIIJSON = asciiJSON
+)
+
+// Numbers asks for one number of each sort.
+func Numbers(q *query) (limit, mode int64) {
+	return q.positive("limit", 1000), q.number("mode", 8, 32)
+}
+
+// Check ends the reading of a query.
+func Check(q *query) error { return q.check() }

@@ -1,0 +1,177 @@
+// Package served starts a whole server for tests: the fake driver, a store in a
+// scratch folder, templates in memory, the engine and the native API.
+package served
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/api"
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/driver/fake"
+	"github.com/berth-dev/berth/engine"
+	"github.com/berth-dev/berth/record/bolt"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Key is the admin's key of every server.
+const Key = "berth_0123456789abcdef0123456789abcdef01234567"
+
+// Server is a server that ends with its test.
+type Server struct {
+	URL    string
+	API    *api.API
+	Engine *engine.Engine
+	Log    *Log
+	HTTP   *httptest.Server
+}
+
+// Start starts a server.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	drv, err := fake.New(fake.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := bolt.Open(t.TempDir() + "/records.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Log: &Log{}}
+	log := s.Log.Logger()
+	s.Engine, err = engine.New(engine.Config{Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Engine.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.API = api.New(api.Config{Engine: s.Engine, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log})
+	s.HTTP = httptest.NewServer(s.API)
+	s.URL = s.HTTP.URL
+	t.Cleanup(func() {
+		s.API.Close()
+		s.HTTP.Close()
+		for _, end := range []func() error{s.Engine.Close, drv.Close, records.Close} {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return s
+}
+
+// Request makes a request to the server with the admin's key.
+func (s *Server) Request(t testing.TB, method, path string, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+Key)
+	return r
+}
+
+// Log is a log that can be read while it is written.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// Logger writes everything to the log.
+func (l *Log) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Templates is a store of templates in memory. It holds "base" at first; what is
+// built from "oci:broken" fails half way, from "oci:endless" never ends by itself.
+type Templates struct {
+	mu  sync.Mutex
+	all map[string]sandbox.Template
+}
+
+// NewTemplates returns a store that holds "base".
+func NewTemplates() *Templates {
+	t := &Templates{all: map[string]sandbox.Template{}}
+	t.put(sandbox.BuildRequest{Name: sandbox.DefaultTemplate, From: "distribution:bookworm"})
+	return t
+}
+
+func (t *Templates) put(r sandbox.BuildRequest) sandbox.Template {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	t.all[r.Name] = sandbox.Template{Name: r.Name, Digest: digest, Source: r.From, Size: 1, User: "root", Workdir: "/",
+		Env: map[string]string{"FROM_TEMPLATE": "yes", "SHARED": "template"}, Created: time.Now().UTC()}
+	return t.all[r.Name]
+}
+
+// Build makes a template of nothing, in two steps.
+func (t *Templates) Build(ctx context.Context, r sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error) {
+	progress(sandbox.Progress{Step: "download", Done: 1, Total: 2, Unit: "layers"})
+	switch r.From {
+	case "oci:broken":
+		return sandbox.Template{}, sandbox.Errorf("unpack", sandbox.Invalid, "it is not an image")
+	case "oci:endless":
+		<-ctx.Done()
+		return sandbox.Template{}, ctx.Err()
+	}
+	progress(sandbox.Progress{Step: "pack", Log: "packed"})
+	return t.put(r), nil
+}
+
+// Get returns one template.
+func (t *Templates) Get(_ context.Context, name string) (sandbox.Template, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if got, ok := t.all[name]; ok {
+		return got, nil
+	}
+	return sandbox.Template{}, sandbox.Errorf("get template", sandbox.NotFound, "no template %q", name)
+}
+
+// List returns them by name.
+func (t *Templates) List(context.Context) ([]sandbox.Template, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []sandbox.Template
+	for _, name := range slices.Sorted(maps.Keys(t.all)) {
+		all = append(all, t.all[name])
+	}
+	return all, nil
+}
+
+// Remove forgets one.
+func (t *Templates) Remove(_ context.Context, name string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.all, name)
+	return nil
+}
+
+// RootPath is a path at which nothing lies: the fake driver applies no root.
+func (t *Templates) RootPath(tpl sandbox.Template) string { return "/nowhere/" + tpl.Digest }
+
+// Prune removes nothing.
+func (t *Templates) Prune(context.Context, func(string) bool) ([]string, error) { return nil, nil }
