@@ -26,6 +26,7 @@ type output struct {
 	lossless *cursor                // the process waits for it; nil for none
 	room     [streams]chan struct{} // told when lossless has moved on
 	exit     *guestv1.Exit          // set when all output has been kept
+	unwanted bool                   // to be forgotten when the last cursor closes
 }
 
 func newOutput(limit int) *output {
@@ -63,10 +64,19 @@ func (o *output) finish(e *guestv1.Exit) {
 	o.wakeAll()
 }
 
-// forget drops the bytes, not the exit.
+// forget drops the bytes, not the exit, as soon as nobody is reading them.
 func (o *output) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.unwanted = true
+	o.dropUnwanted()
+}
+
+// dropUnwanted is called with the lock held.
+func (o *output) dropUnwanted() {
+	if !o.unwanted || len(o.cursors) > 0 {
+		return
+	}
 	for i := range o.rings {
 		o.rings[i].forget()
 	}
@@ -124,6 +134,7 @@ func (c *cursor) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.cursors, c)
+	o.dropUnwanted()
 	if o.lossless == c {
 		o.lossless = nil
 		for _, r := range o.room {

@@ -43,6 +43,7 @@ func run(ctx context.Context, in *os.File) error {
 	// Memory goes back to the host early: most of a guest's life is idle.
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(128 << 20)
+	keepDescriptors()
 	holdSignals()
 	syscall.Umask(0o022)
 
