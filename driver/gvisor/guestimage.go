@@ -21,6 +21,9 @@ func mkfs(ctx context.Context, image, dir string) error {
 		return &sandbox.Error{Op: "make image", Kind: sandbox.Unsupported, Err: err, Hint: "install it: apt-get install erofs-utils"}
 	}
 	if out, err := exec.CommandContext(ctx, tool, "-E", "noinline_data", image, dir).CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		return fmt.Errorf("make image: %w: %s", err, tail(out, 200))
 	}
 	return nil

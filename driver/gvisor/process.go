@@ -63,13 +63,21 @@ func (p process) open() (*os.File, error) {
 		return nil, fmt.Errorf("open process %d: %w", p.PID, err)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
-	// Only now is it sure that the number will not pass to another.
+	// Only now is it sure that the number will not pass to another. A process
+	// that has ended but was not waited for still has its number.
 	now, err := identify(p.PID)
-	if err != nil || now != p {
+	if err != nil || now != p || readable(fd) {
 		f.Close()
 		return nil, errGone
 	}
 	return f, nil
+}
+
+// readable reports whether the process behind a pidfd has ended.
+func readable(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n == 1
 }
 
 // ended waits until the process behind f has ended; it fails when f is closed.
@@ -78,9 +86,5 @@ func ended(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	return c.Read(func(fd uintptr) bool {
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		return err == nil && n == 1
-	})
+	return c.Read(func(fd uintptr) bool { return readable(int(fd)) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -48,6 +49,9 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 	}
 	defer pidfd.Close()
 	ns, err := netgw.NamespaceOf(s.Process.PID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errGone // it ended this moment
+	}
 	if err != nil {
 		return nil, err
 	}

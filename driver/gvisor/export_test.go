@@ -1,0 +1,41 @@
+package gvisor
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Throttled is how often the kernel has held the machine's group back.
+func (d *Driver) Throttled(id sandbox.ID) (int64, error) {
+	g := d.groups.group(string(id))
+	stat, err := readStat(filepath.Join(g.dir(d.groups.cpu), "cpu.stat"))
+	return stat["nr_throttled"], err
+}
+
+// Traces lists the ids that anything is left of.
+func (d *Driver) Traces() ([]sandbox.ID, error) { return d.traces() }
+
+// Tag names the driver's own folder in each cgroup hierarchy.
+func (d *Driver) Tag() string { return filepath.Base(d.groups.parent) }
+
+// DialRaw opens a connection to the guest's port without the preface.
+func (d *Driver) DialRaw(ctx context.Context, id sandbox.ID) (net.Conn, error) {
+	d.mu.Lock()
+	m := d.held[id]
+	d.mu.Unlock()
+	return m.link.DialGuest(ctx, guestapi.Port)
+}
+
+// KillEngine kills a machine's sentry behind the driver's back.
+func (d *Driver) KillEngine(id sandbox.ID) error {
+	d.mu.Lock()
+	m := d.held[id]
+	d.mu.Unlock()
+	return unix.Kill(m.state.Process.PID, unix.SIGKILL)
+}
