@@ -19,11 +19,11 @@ const sayEvery = 2 * time.Second
 
 // serveUntilSignal answers requests until a signal, then lets those under way
 // end: at most for the time drain, or until a second signal.
-func serveUntilSignal(ctx context.Context, l net.Listener, h http.Handler, stop <-chan os.Signal, drain time.Duration, log *slog.Logger) error {
+func serveUntilSignal(ctx context.Context, l net.Listener, h *house, stop <-chan os.Signal, drain time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(ctx) // of every request
 	defer cut()
 	active := &requests{}
-	server := newServer(active.count(h), base, log)
+	server := newServer(active.count(h.handler), base, log)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -41,6 +41,7 @@ func serveUntilSignal(ctx context.Context, l net.Listener, h http.Handler, stop 
 	err := active.wait(finished, stop, log)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errCut) || errors.Is(err, context.Canceled) {
 		log.Warn("cutting off what is still under way", "requests", active.String())
+		h.streams()
 		cut()
 		err = server.Close()
 	}

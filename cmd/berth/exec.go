@@ -31,7 +31,16 @@ func (p *program) execCommand() *cobra.Command {
 		Example: "  berth exec $ID -- python3 -c 'print(6*7)'\n" +
 			"  tar c . | berth exec $ID --cwd /workspace -- tar x\n" +
 			"  berth exec $ID --shell 'cd /tmp && ls | wc -l'",
-		Args:              cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			const hint = "berth exec ID [flags] -- PROGRAM [ARGUMENT...]"
+			switch dash := cmd.ArgsLenAtDash(); {
+			case len(args) == 0 || dash == 0:
+				return ownFailure(usage(hint, "a sandbox's id is missing"))
+			case dash > 1:
+				return ownFailure(usage(hint, `%q stands before "--"`, args[1]))
+			}
+			return nil
+		},
 		Annotations:       map[string]string{ownSignals: "yes"},
 		ValidArgsFunction: p.completeOneSandbox,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +52,6 @@ func (p *program) execCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.SetInterspersed(false) // what follows ID is the command's, "--" or not
 	flags.StringVarP(&f.command.Cwd, "cwd", "w", "", "directory to run in")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE, or NAME to pass on one's own")
 	flags.StringVarP(&f.command.User, "user", "u", "", "user to run as")

@@ -32,7 +32,9 @@ func probeKVM(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, kvmLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "/proc/self/exe", "doctor", kvmVerb).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "doctor", kvmVerb)
+	cmd.Args[0] = "berth" // "exe" is a name of the sandbox engine
+	out, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("a guest of a few instructions did not end in %v", kvmLimit)

@@ -5,8 +5,11 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/berth-dev/berth/driver/gvisor/runsc"
 )
 
 func main() {
+	runsc.Dispatch() // does not return when this is the sandbox engine
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -33,11 +33,19 @@ func (p *program) psCommand() *cobra.Command {
 
 // connectTo makes the client and checks the id that the verb is about.
 func (p *program) connectTo(id string) (*client.Client, string, error) {
-	if _, err := sandbox.ParseID(id); err != nil {
+	if err := checkID(id); err != nil {
 		return nil, "", err
 	}
 	c, err := p.connect()
 	return c, id, err
+}
+
+// checkID reports an error of kind Invalid unless id can be a sandbox's.
+func checkID(id string) error {
+	if _, err := sandbox.ParseID(id); err != nil {
+		return &sandbox.Error{Op: strconv.Quote(shortened(id, 40)), Err: err, Hint: "berth ls lists the sandboxes with their ids"}
+	}
+	return nil
 }
 
 func (p *program) printProcesses(processes []sandbox.Process) error {

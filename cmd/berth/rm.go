@@ -52,7 +52,7 @@ func (p *program) targets(ctx context.Context, c *client.Client, args []string, 
 	}
 	ids := make([]string, len(args))
 	for i, a := range args {
-		if _, err := sandbox.ParseID(a); err != nil {
+		if err := checkID(a); err != nil {
 			return nil, err
 		}
 		ids[i] = a

@@ -61,6 +61,12 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkClass(f.driver); err != nil {
+		return err
+	}
+	if err := keepDescriptors(); err != nil {
+		return err
+	}
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(stop)
@@ -96,7 +102,7 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	if _, err := io.WriteString(p.out, ready); err != nil {
 		return err
 	}
-	return serveUntilSignal(ctx, listener, h.handler, stop, f.drain, log)
+	return serveUntilSignal(ctx, listener, h, stop, f.drain, log)
 }
 
 // listen opens the server's door.

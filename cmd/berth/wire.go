@@ -2,19 +2,124 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 
+	"github.com/berth-dev/berth/api"
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/driver/fake"
+	"github.com/berth-dev/berth/driver/gvisor"
+	"github.com/berth-dev/berth/engine"
+	"github.com/berth-dev/berth/image"
+	"github.com/berth-dev/berth/record/bolt"
+	"github.com/berth-dev/berth/sandbox"
 )
 
+// Where the parts of a server live beneath its data directory.
+const (
+	recordsFile  = "records.db"
+	templatesDir = "templates"
+	machinesDir  = "machines"
+)
+
+// house is a server's parts, wired: the one place that names concrete bodies.
 type house struct {
 	handler http.Handler
+	streams func()         // ends the streams under way
+	closers []func() error // in the order of opening
 }
 
-func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.Logger) (*house, error) {
-	return &house{http.NotFoundHandler()}, nil
+// openHouse opens the parts from the ground up. A failure closes those that
+// are open.
+func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.Logger) (_ *house, err error) {
+	h := &house{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	d, err := openDriver(f.driver, filepath.Join(data, machinesDir))
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, d.Close)
+	records, err := bolt.Open(filepath.Join(data, recordsFile))
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, records.Close)
+	templates, err := image.Open(filepath.Join(data, templatesDir), image.Options{})
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.New(engine.Config{
+		Drivers:   []driver.Driver{d},
+		Records:   records,
+		Templates: templates,
+		Logger:    log,
+		Version:   version,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.closers = append(h.closers, e.Close)
+	if err := e.Open(ctx); err != nil {
+		return nil, err
+	}
+	a := api.New(api.Config{Engine: e, AdminKey: key, Hosts: []string{f.domain}, Logger: log})
+	h.handler, h.streams = a, a.Close
+	return h, nil
 }
-func (h *house) close() error { return nil }
 
-func probeGVisor(ctx context.Context) (driver.Capabilities, error) { return driver.Capabilities{}, nil }
+// close closes the parts in reverse. Sandboxes live on.
+func (h *house) close() error {
+	var errs []error
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		errs = append(errs, h.closers[i]())
+	}
+	h.closers = nil
+	return errors.Join(errs...)
+}
+
+// checkClass reports what keeps a server of this class from starting, before
+// anything of it is made.
+func checkClass(class string) error {
+	switch class {
+	case "gvisor":
+		_, err := guestProgram()
+		return err
+	case "fake":
+		return nil
+	}
+	return usage("take gvisor", "%q is no isolation class", class)
+}
+
+// openDriver makes the driver of a class that checkClass has let pass.
+func openDriver(class, dir string) (driver.Driver, error) {
+	if class == "fake" {
+		return fake.New(fake.Config{Dir: dir})
+	}
+	guest, err := guestProgram()
+	if err != nil {
+		return nil, err
+	}
+	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest})
+}
+
+// probeGVisor starts a tiny sandbox in a directory of its own, and removes it.
+func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
+	dir, err := os.MkdirTemp("", "berth-doctor-")
+	if err != nil {
+		return found, &sandbox.Error{Op: "probe", Kind: sandbox.Internal, Err: err}
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d, err := openDriver("gvisor", dir)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.Probe(ctx)
+}
