@@ -36,7 +36,7 @@ type stream struct {
 func (s *stream) Recv() (sandbox.Event, error) {
 	e, err := s.frames.Recv()
 	switch {
-	case err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+	case err == nil || errors.Is(err, io.EOF):
 		return e, err
 	case s.ctx.Err() != nil:
 		return e, &sandbox.Error{Op: s.op, Err: context.Cause(s.ctx)}

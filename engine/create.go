@@ -34,10 +34,6 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 	}
 	defer give()
 	if err := e.create(ctx, s); err != nil {
-		// The driver sees a context that ended; its cause says why.
-		if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
-			err = cause
-		}
 		return sandbox.Sandbox{}, fail(op, s.ID, err)
 	}
 	return s.Sandbox, nil
@@ -93,9 +89,14 @@ func (e *Engine) create(ctx context.Context, s *stored) (err error) {
 	defer unlock()
 	var undo undo
 	defer func() {
-		if err != nil {
-			err = undo.run(ctx, err)
+		if err == nil {
+			return
 		}
+		// The driver sees a context that ended; its cause says why.
+		if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+			err = cause
+		}
+		err = undo.run(ctx, err)
 	}()
 
 	root, err := e.reserve(ctx, s, &undo)

@@ -59,7 +59,7 @@ func TestCreateFailsAtEachStep(t *testing.T) {
 				want = sandbox.NotFound
 			}
 			wantKind(t, err, want)
-			if !strings.HasPrefix(err.Error(), "create ") || strings.Contains(err.Error(), "undo") {
+			if !strings.HasPrefix(err.Error(), "create ") || strings.Contains(err.Error(), "undoing") {
 				t.Errorf("text: %v", err)
 			}
 			h.nothingLeft(t)

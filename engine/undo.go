@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 )
 
@@ -27,7 +26,7 @@ func (u *undo) run(ctx context.Context, why error) error {
 	for i := len(*u) - 1; i >= 0; i-- {
 		s := (*u)[i]
 		if err := s.do(ctx); err != nil {
-			return errors.Join(why, fmt.Errorf("undo: %s: %w", s.what, err))
+			return fmt.Errorf("%w (and its undoing: %s: %w)", why, s.what, err)
 		}
 	}
 	return why
