@@ -25,9 +25,18 @@ since() { echo $((($(now) - $1) / 1000000)); } # milliseconds
 
 # run shows a command of berth's as it would be typed, then runs it.
 run() {
-  printf '  %s$ berth %s%s\n' "$green" "${*//$id/\$ID}" "$off" >&3
+  local word line=berth
+  for word in "$@"; do
+    [[ $word == *[!A-Za-z0-9_./:=,@+-]* ]] && word="'$word'"
+    line+=" $word"
+  done
+  line=${line//$id/\$ID}
+  printf '  %s$ %s%s\n' "$green" "${line//$scratch\//}" "$off" >&3
   "$berth" "$@"
 }
+
+# show does the same and sets off what the command writes.
+show() { run "$@" 2>&1 | sed 's/^/  /'; }
 
 # Whatever happens, nothing is left running: sandboxes first, then the server.
 finish() {
@@ -54,12 +63,13 @@ trap 'exit 143' TERM HUP
 
 id='there is no sandbox yet'
 step "What this machine can do"
-run doctor --listen 127.0.0.1:0 --data "$data" || die "sandboxes cannot run here; the lines above say why"
+show doctor --listen 127.0.0.1:0 --data "$data" || die "sandboxes cannot run here; the lines above say why"
 
 step "A server"
 mkdir -p "$data"
 : >"$scratch/ready"
-"$berth" serve --data "$data" --listen 127.0.0.1:0 >"$scratch/ready" 2>"$scratch/server.log" &
+# In a session of its own: an interrupt of this script is not the server's.
+setsid "$berth" serve --data "$data" --listen 127.0.0.1:0 >"$scratch/ready" 2>"$scratch/server.log" &
 server=$!
 until grep -q '^berth: serving ' "$scratch/ready"; do
   kill -0 "$server" 2>/dev/null || { server=; cat "$scratch/server.log" >&2; die "the server did not start"; }
@@ -68,12 +78,15 @@ done
 BERTH_URL=$(sed -n 's/^berth: serving \([^,]*\),.*/\1/p' "$scratch/ready")
 export BERTH_URL BERTH_DATA=$data
 note "$(cat "$scratch/ready")"
+"$berth" rm --all -f # of a run that was killed
 
 step "The template base: Debian with Python, Node, git and friends"
 start=$(now)
-run template build base
+run template build base | sed 's/^/  /'
 build=$(since "$start")
-run template ls
+made=built
+((build > 2000)) || made="of the last run"
+show template ls
 
 step "A sandbox"
 start=$(now)
@@ -81,30 +94,30 @@ id=$(run create --cpu 1 --memory 1GiB --metadata purpose=demo)
 create=$(since "$start")
 note "ID=$id, after $create ms"
 start=$(now)
-run exec "$id" -- uname -sr
+show exec "$id" -- uname -sr </dev/null
 first=$(since "$start")
 
 step "Python"
-run exec "$id" -- python3 -c 'import platform; print("Python", platform.python_version(), "says 6*7 =", 6*7)'
+show exec "$id" -- python3 -c 'import platform; print("Python", platform.python_version(), "says 6*7 =", 6*7)'
 
 step "Node"
-run exec "$id" -- node -e 'console.log("Node", process.version, "says", [3,1,2].sort().join(" < "))'
+show exec "$id" -- node -e 'console.log("Node", process.version, "says", [3,1,2].sort().join(" < "))'
 
 step "A file in, worked on inside, and out again"
 seq 1 1000 >"$scratch/numbers.txt"
-run cp "$scratch/numbers.txt" "$id:/workspace/numbers.txt"
-run exec "$id" --shell 'awk "{s+=\$1} END {print s}" numbers.txt > sum.txt'
-run cp "$id:/workspace/sum.txt" "$scratch/sum.txt"
+show cp "$scratch/numbers.txt" "$id:/workspace/numbers.txt"
+show exec "$id" --shell 'awk "{s+=\$1} END {print s}" numbers.txt > sum.txt'
+show cp "$id:/workspace/sum.txt" "$scratch/sum.txt"
 sum=$(cat "$scratch/sum.txt")
 [[ $sum == 500500 ]] || die "the sum of 1 to 1000 came out as $sum"
 note "the sum of 1 to 1000 is $sum"
 
 step "A pipe through the sandbox"
-printf 'three\none\ntwo\n' | run exec "$id" -- sort
+printf 'three\none\ntwo\n' | show exec "$id" -- sort
 
 step "An exit code comes through"
 code=0
-run exec "$id" -- sh -c 'echo "this will not end well" >&2; exit 42' || code=$?
+show exec "$id" -- sh -c 'echo "this will not end well" >&2; exit 42' || code=$?
 [[ $code == 42 ]] || die "the exit code came out as $code"
 note "exit code $code"
 
@@ -117,7 +130,7 @@ note "$runs times \"berth exec \$ID -- true\""
 
 step "Everything removed"
 start=$(now)
-run rm "$id"
+show rm "$id"
 remove=$(since "$start")
 left=$("$berth" ls -q)
 [[ -z $left ]] || die "still there: $left"
@@ -127,5 +140,5 @@ server=
 note "no sandbox, no server"
 
 printf '\n%s%s%s\n' "$bold" "Measured on this machine ($(nproc) cores)" "$off"
-printf '  %-34s %8s s\n' "template base, built or found" "$((build / 1000)).$(printf '%03d' $((build % 1000)) | cut -c1)"
+printf '  %-34s %8s s\n' "template base, $made" "$((build / 1000)).$((build % 1000 / 100))"
 printf '  %-34s %8s ms\n' "create" "$create" "create's first command" "$first" "exec, each of $runs" "$each" "rm" "$remove"

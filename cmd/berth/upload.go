@@ -128,7 +128,8 @@ func (t *transfer) uploadEntry(ctx context.Context, name string, entry fs.DirEnt
 
 // link makes a symbolic link in the sandbox, by the sandbox's own ln.
 func (t *transfer) link(ctx context.Context, id, target, dst string) error {
-	events, err := t.client.Exec(ctx, id, sandbox.Command{Argv: []string{"ln", "-sfn", "--", target, dst}, Merge: true})
+	events, err := t.client.Exec(ctx, id, sandbox.Command{
+		Argv: []string{"ln", "-sfn", "--", target, path.Base(dst)}, Cwd: path.Dir(dst), Merge: true})
 	if err != nil {
 		return err
 	}
