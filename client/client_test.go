@@ -201,6 +201,30 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestStreamOfARemovedSandbox(t *testing.T) {
+	both(t, func(t *testing.T, v api.Engine) {
+		id := create(t, v)
+		events, err := v.Exec(t.Context(), id, sandbox.Command{Argv: []string{"sleep", "1000"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer events.Close()
+		if _, err := events.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			var e sandbox.Event
+			if e, err = events.Recv(); e.Exit != nil {
+				return // the guest had the time to say how it ended
+			}
+		}
+		wantKind(t, err, sandbox.NotFound)
+	})
+}
+
 func TestFiles(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
 		ctx, id := t.Context(), create(t, v)

@@ -11,7 +11,7 @@ import (
 func (e *Engine) ask(ctx context.Context, op, id string, question func(*live) error) error {
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return fail(op, sandbox.ID(id), err)
+		return fail(op, known(id), err)
 	}
-	return e.explain(ctx, op, s, question(l))
+	return explain(ctx, op, s, l, question(l))
 }

@@ -15,11 +15,7 @@ func (e *Engine) Attach(ctx context.Context, id, process string, from sandbox.Of
 	}
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return nil, fail(op, sandbox.ID(id), err)
+		return nil, fail(op, known(id), err)
 	}
-	events, err := l.guest.Attach(ctx, process, from)
-	if err != nil {
-		return nil, e.explain(ctx, op, s, err)
-	}
-	return events, nil
+	return stream(ctx, op, s, l, func() (sandbox.Events, error) { return l.guest.Attach(ctx, process, from) })
 }

@@ -20,16 +20,12 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sand
 	}
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return nil, fail(op, sandbox.ID(id), err)
+		return nil, fail(op, known(id), err)
 	}
 	if cmd, err = s.complete(cmd); err != nil {
 		return nil, fail(op, s.ID, err)
 	}
-	events, err := l.guest.Start(ctx, cmd)
-	if err != nil {
-		return nil, e.explain(ctx, op, s, err)
-	}
-	return events, nil
+	return stream(ctx, op, s, l, func() (sandbox.Events, error) { return l.guest.Start(ctx, cmd) })
 }
 
 // complete fills in what the command leaves open.

@@ -67,7 +67,7 @@ func (e *Engine) MakeDir(ctx context.Context, id, path string, mode uint32, user
 		mode = 0o755
 	}
 	if user, err = e.owner(ctx, id, user); err != nil {
-		return fi, fail(op, sandbox.ID(id), err)
+		return fi, fail(op, known(id), err)
 	}
 	err = e.ask(ctx, op, id, func(l *live) error {
 		fi, err = l.guest.MakeDir(ctx, path, mode, user, parents)

@@ -17,14 +17,14 @@ func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader) err
 	const op = "input"
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return fail(op, sandbox.ID(id), err)
+		return fail(op, known(id), err)
 	}
 	buf := make([]byte, inputChunk)
 	for {
 		n, rerr := r.Read(buf)
 		if n > 0 {
 			if err := l.guest.Input(ctx, process, buf[:n]); err != nil {
-				return e.explain(ctx, op, s, err)
+				return explain(ctx, op, s, l, err)
 			}
 		}
 		switch {

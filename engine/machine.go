@@ -204,6 +204,16 @@ func parseID(id string) (sandbox.ID, error) {
 	return sid, nil
 }
 
+// known is id for an error's text, if it can be one: what else a caller sends is
+// not repeated.
+func known(id string) sandbox.ID {
+	sid, err := sandbox.ParseID(id)
+	if err != nil {
+		return ""
+	}
+	return sid
+}
+
 // stateHints says what to do with a sandbox that does not run.
 var stateHints = map[sandbox.State]string{
 	sandbox.Starting: "it is starting: wait until its state is running",
@@ -220,21 +230,4 @@ func notRunning(s *stored) error {
 		text += ": " + s.Reason
 	}
 	return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: stateHints[s.State]}
-}
-
-// explain finds the reason behind a guest that does not answer: its sandbox may
-// have ended meanwhile.
-func (e *Engine) explain(ctx context.Context, op string, s *stored, err error) error {
-	if err == nil {
-		return nil
-	}
-	if sandbox.KindOf(err) == sandbox.Unavailable && ctx.Err() == nil {
-		switch now, lerr := e.load(ctx, s.ID); {
-		case sandbox.KindOf(lerr) == sandbox.NotFound:
-			err = lerr
-		case lerr == nil && now.State != sandbox.Running:
-			err = notRunning(now)
-		}
-	}
-	return fail(op, s.ID, err)
 }

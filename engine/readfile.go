@@ -20,11 +20,11 @@ func (e *Engine) ReadFile(ctx context.Context, id, path string, r sandbox.ReadRa
 	}
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return nil, none, fail(op, sandbox.ID(id), err)
+		return nil, none, fail(op, known(id), err)
 	}
 	body, fi, err := l.guest.ReadFile(ctx, path, r)
 	if err != nil {
-		return nil, none, e.explain(ctx, op, s, err)
+		return nil, none, explain(ctx, op, s, l, err)
 	}
 	return body, fi, nil
 }

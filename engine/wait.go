@@ -11,8 +11,8 @@ func (e *Engine) WaitProcess(ctx context.Context, id, process string) (sandbox.E
 	const op = "wait"
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return sandbox.Exit{}, fail(op, sandbox.ID(id), err)
+		return sandbox.Exit{}, fail(op, known(id), err)
 	}
 	exit, err := l.guest.Wait(ctx, process)
-	return exit, e.explain(ctx, op, s, err)
+	return exit, explain(ctx, op, s, l, err)
 }

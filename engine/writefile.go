@@ -17,9 +17,9 @@ func (e *Engine) WriteFile(ctx context.Context, id, path string, o sandbox.Write
 	}
 	s, l, err := e.running(ctx, id)
 	if err != nil {
-		return none, fail(op, sandbox.ID(id), err)
+		return none, fail(op, known(id), err)
 	}
 	o.User = orElse(o.User, s.Base.User)
 	fi, err := l.guest.WriteFile(ctx, path, o, body)
-	return fi, e.explain(ctx, op, s, err)
+	return fi, explain(ctx, op, s, l, err)
 }

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// endTime is how long a guest that is out of reach may turn out to be one that
+// has ended: a broken connection is often seen before the end of its machine.
+const endTime = time.Second
+
+// explain finds the reason behind a guest that is out of reach: its machine may
+// have ended.
+func explain(ctx context.Context, op string, s *stored, l *live, err error) error {
+	if err == nil {
+		return nil
+	}
+	if sandbox.KindOf(err) == sandbox.Unavailable && ctx.Err() == nil {
+		soon, cancel := context.WithTimeout(ctx, endTime)
+		defer cancel()
+		switch exit, werr := l.machine.Wait(soon); {
+		case werr != nil: // it lives; the error stands as it is
+		case exit.Asked:
+			err = &sandbox.Error{Kind: sandbox.NotFound, Err: errors.New("the sandbox was removed"), Hint: "berth ls lists those that are left"}
+		default:
+			ended := *s
+			ended.State, ended.Reason = sandbox.Failed, exit.Reason
+			err = notRunning(&ended)
+		}
+	}
+	return fail(op, s.ID, err)
+}
+
+// explained is a stream whose break is explained.
+type explained struct {
+	sandbox.Events
+	why func(error) error
+}
+
+func (e *explained) Recv() (sandbox.Event, error) {
+	event, err := e.Events.Recv()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = e.why(err)
+	}
+	return event, err
+}
+
+// stream opens a stream of events in a running sandbox.
+func stream(ctx context.Context, op string, s *stored, l *live, open func() (sandbox.Events, error)) (sandbox.Events, error) {
+	why := func(err error) error { return explain(ctx, op, s, l, err) }
+	events, err := open()
+	if err != nil {
+		return nil, why(err)
+	}
+	return &explained{events, why}, nil
+}
