@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,6 +24,7 @@ const (
 	maxLine  = 400   // bytes of a line of output that is passed on
 	keepTail = 12    // lines kept for the error of a command that fails
 	maxLog   = 20000 // lines of one command that are passed on
+	lockFD   = 100   // the lock's number in the command
 )
 
 // command is a program that a build runs.
@@ -51,7 +53,14 @@ func (c command) run(ctx context.Context, onLine func(string)) error {
 		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	}
 	if c.lock != nil {
-		cmd.ExtraFiles = []*os.File{c.lock}
+		// Out of the way: shells take descriptors of one digit only, and the
+		// programs beneath hand theirs to shells by number.
+		cmd.ExtraFiles = make([]*os.File, lockFD-2)
+		cmd.ExtraFiles[lockFD-3] = c.lock
+	}
+	// So are those that this process itself has inherited.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("hide descriptors: %w", err)
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
