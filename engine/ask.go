@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-
-	"github.com/berth-dev/berth/sandbox"
 )
 
 // ask puts a question to the guest of a running sandbox, which guestclient

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-
-	"github.com/berth-dev/berth/sandbox"
 )
 
 // inputChunk is how much input goes to the guest in one message, in bytes.
