@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"context"
-)
+import "context"
 
 // ask puts a question to the guest of a running sandbox, which guestclient
 // bounds in time, and explains what goes wrong.
