@@ -59,7 +59,8 @@ func (c command) run(ctx context.Context, onLine func(string)) error {
 		cmd.ExtraFiles[lockFD-3] = c.lock
 	}
 	// So are those that this process itself has inherited.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) { // Linux before 5.11
 		return fmt.Errorf("hide descriptors: %w", err)
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
