@@ -47,7 +47,7 @@ type Driver interface {
 	Recover(ctx context.Context, id sandbox.ID, state []byte) (Machine, error)
 
 	// Sweep removes what dead or half-made machines left behind, except those
-	// of the ids in keep and those this process holds. It returns the ids that
+	// of the ids in keep (live or put aside) and those this process holds. It returns the ids that
 	// it removed anything of.
 	Sweep(ctx context.Context, keep []sandbox.ID) ([]sandbox.ID, error)
 
@@ -104,4 +104,36 @@ type Usage struct {
 	MemoryBytes int64         // charged to the machine, page cache that it shares left out
 	CPU         time.Duration // since it was made
 	DiskBytes   int64         // of the writable layer, as stored on the host
+}
+
+// Keep says what of a machine Pause keeps.
+type Keep string
+
+const (
+	KeepMemory Keep = "memory" // all: memory, processes, terminals, disk
+	KeepDisk   Keep = "disk"   // the disk alone, as after a clean end of power
+)
+
+// Pauser is a Driver whose machines can be put aside and taken up again, by
+// this process or by a later one, after a restart of the host too.
+type Pauser interface {
+	// Pause saves what keep says, then ends m and frees all of its memory: no
+	// process, cgroup or namespace is left, only files. Wait returns an Exit that
+	// was asked for. The bytes are what Resume needs, under the terms of State;
+	// all that they stand for survives the loss of power when Pause returns.
+	//
+	// Once saving has begun the context no longer ends it. If there is no room
+	// (Exhausted) or saving fails, m runs on, unless the error is of kind
+	// Internal: then m may have ended, as Wait tells.
+	Pause(ctx context.Context, m Machine, keep Keep) (saved []byte, err error)
+
+	// Resume takes a machine up again that Pause has put aside, with the spec
+	// that it was made from; limits may differ. Saved bytes serve once: after a
+	// nil error they are void. After an error they still serve, unless it is of
+	// kind Internal. With KeepDisk the guest starts anew.
+	Resume(ctx context.Context, spec Spec, saved []byte) (Machine, error)
+
+	// Discard removes what a machine that was put aside left. One that is not
+	// there is no error.
+	Discard(ctx context.Context, id sandbox.ID) error
 }
