@@ -24,15 +24,17 @@ type door struct {
 	admitted chan net.Conn
 	unknown  chan struct{} // one token for each connection being checked
 
-	ctx   context.Context
-	close context.CancelFunc
-	wg    sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
+	shut   func() error // closes the listener, once
+	wg     sync.WaitGroup
 }
 
 func newDoor(l net.Listener, secret guestapi.Secret, peer string) *door {
 	d := &door{Listener: l, secret: secret, peer: peer,
 		admitted: make(chan net.Conn), unknown: make(chan struct{}, maxUnknown)}
-	d.ctx, d.close = context.WithCancel(context.Background())
+	d.shut = sync.OnceValue(l.Close)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.wg.Go(d.run)
 	return d
 }
@@ -49,8 +51,8 @@ func (d *door) Accept() (net.Conn, error) {
 
 // Close ends the door and everything that waits before it.
 func (d *door) Close() error {
-	d.close()
-	err := d.Listener.Close()
+	d.cancel()
+	err := d.shut()
 	d.wg.Wait()
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -121,6 +122,16 @@ func callLong[Q, A any](ctx context.Context, op string, f func(context.Context, 
 		return nil, failed(ctx, op, err)
 	}
 	return a.Msg, nil
+}
+
+// checkText refuses texts that no message can carry.
+func checkText(op string, texts ...string) error {
+	for _, s := range texts {
+		if !utf8.ValidString(s) {
+			return sandbox.Errorf(op, sandbox.Invalid, "%.80q is not UTF-8", s)
+		}
+	}
+	return nil
 }
 
 // failed turns an error of a call into one of the vocabulary.

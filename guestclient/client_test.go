@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,12 +20,23 @@ import (
 // serve runs a guest on a scratch folder and returns a client of it.
 func serve(t *testing.T) *guestclient.Client {
 	t.Helper()
+	c, dir := serveDir(t)
+	if err := os.Mkdir(filepath.Join(dir, "workspace"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serveDir is serve that gives the scratch folder too, which is empty.
+func serveDir(t *testing.T) (*guestclient.Client, string) {
+	t.Helper()
+	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := guestapi.Secret{1, 2, 3}
-	g := guest.New(guest.Config{SandboxID: "abc", Version: "test", Secret: secret, Peer: "127.0.0.1", Scratch: t.TempDir()})
+	g := guest.New(guest.Config{SandboxID: "abc", Version: "test", Secret: secret, Peer: "127.0.0.1", Scratch: dir})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, l) }()
@@ -41,7 +54,7 @@ func serve(t *testing.T) *guestclient.Client {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return c
+	return c, dir
 }
 
 // result is all that a process did.

@@ -66,6 +66,9 @@ func (c *Client) MakeDir(ctx context.Context, path string, mode uint32, user str
 	if err := sandbox.CheckPath(path); err != nil {
 		return sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
 	}
+	if err := checkText(op, user); err != nil {
+		return sandbox.FileInfo{}, err
+	}
 	r, err := call(ctx, op, c.rpc.MakeDir, &guestv1.MakeDirRequest{Path: []byte(path), Mode: mode, User: user, Parents: parents})
 	if err != nil {
 		return sandbox.FileInfo{}, err

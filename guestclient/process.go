@@ -19,6 +19,9 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 	if err := cmd.Check(); err != nil {
 		return nil, &sandbox.Error{Op: op, Err: err}
 	}
+	if err := checkText(op, cmd.Name, cmd.User); err != nil {
+		return nil, err
+	}
 	r := &guestv1.StartRequest{Shell: []byte(cmd.Shell), Name: cmd.Name, Cwd: []byte(cmd.Cwd), User: cmd.User,
 		Stdin: cmd.Stdin, TimeoutMs: milliseconds(cmd.Timeout), Merge: cmd.Merge, Lossless: cmd.Lossless, Detach: cmd.Detach}
 	for _, a := range cmd.Argv {
@@ -33,7 +36,11 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 // Attach returns the events of a process, by id or name, from the given offsets
 // on: Started, the output that is still kept and that comes, then Exit.
 func (c *Client) Attach(ctx context.Context, process string, from sandbox.Offsets) (sandbox.Events, error) {
-	return open(ctx, "attach to process "+text(process, maxName), c.rpc.Attach,
+	op := "attach to process " + text(process, maxName)
+	if err := checkText(op, process); err != nil {
+		return nil, err
+	}
+	return open(ctx, op, c.rpc.Attach,
 		&guestv1.AttachRequest{Process: process, StdoutOffset: from.Stdout, StderrOffset: from.Stderr}, from)
 }
 
@@ -41,10 +48,14 @@ func (c *Client) Attach(ctx context.Context, process string, from sandbox.Offset
 // calls wrote. It waits while the process does not read, as long as ctx; when
 // that ends, a part may have been written.
 func (c *Client) Input(ctx context.Context, process string, data []byte) error {
+	const op = "send input"
+	if err := checkText(op, process); err != nil {
+		return err
+	}
 	for len(data) > 0 {
 		part := data[:min(len(data), inputPart)]
 		data = data[len(part):]
-		if _, err := callLong(ctx, "send input", c.rpc.Input, &guestv1.InputRequest{Process: process, Data: part}); err != nil {
+		if _, err := callLong(ctx, op, c.rpc.Input, &guestv1.InputRequest{Process: process, Data: part}); err != nil {
 			return err
 		}
 	}
@@ -53,20 +64,31 @@ func (c *Client) Input(ctx context.Context, process string, data []byte) error {
 
 // CloseInput lets the process read the end of its input.
 func (c *Client) CloseInput(ctx context.Context, process string) error {
-	_, err := callLong(ctx, "close input", c.rpc.CloseInput, &guestv1.CloseInputRequest{Process: process})
+	const op = "close input"
+	if err := checkText(op, process); err != nil {
+		return err
+	}
+	_, err := callLong(ctx, op, c.rpc.CloseInput, &guestv1.CloseInputRequest{Process: process})
 	return err
 }
 
 // Signal sends a signal, "SIGTERM" or "15", to a process's whole group. One that
 // has ended is Conflict.
 func (c *Client) Signal(ctx context.Context, process, signal string) error {
-	_, err := call(ctx, "signal process", c.rpc.Signal, &guestv1.SignalRequest{Process: process, Signal: signal})
+	const op = "signal process"
+	if err := checkText(op, process, signal); err != nil {
+		return err
+	}
+	_, err := call(ctx, op, c.rpc.Signal, &guestv1.SignalRequest{Process: process, Signal: signal})
 	return err
 }
 
 // Wait returns how a process ended, once it has, as long as ctx lasts.
 func (c *Client) Wait(ctx context.Context, process string) (sandbox.Exit, error) {
 	const op = "wait for process"
+	if err := checkText(op, process); err != nil {
+		return sandbox.Exit{}, err
+	}
 	r, err := callLong(ctx, op, c.rpc.Wait, &guestv1.WaitRequest{Process: process})
 	if err != nil {
 		return sandbox.Exit{}, err
