@@ -140,10 +140,13 @@ type Offsets struct {
 	Stderr int64 `json:"stderr"`
 }
 
-// WriteOptions says how a file is written. A write is atomic: the path holds
-// the old bytes or all of the new ones.
+// WriteOptions says how a file is written. A write is atomic, the path holding
+// the old bytes or all of the new ones, unless Append or At is set.
 type WriteOptions struct {
 	User    string // owner of new files and folders; "" means the template's
 	Mode    uint32 // permission bits; 0 keeps an existing file's, or means 0644
 	Parents bool   // make missing folders above it
+
+	Append bool   // add the bytes behind the end of the file
+	At     *int64 // or write them into it from this byte on, 0 or more, keeping what lies around
 }
