@@ -64,7 +64,7 @@ func (a *attachment) follow(ctx context.Context, cancel context.CancelCauseFunc,
 		event, err := events.Recv()
 		switch {
 		case err != nil:
-			return nil, ended(ctx, err)
+			return nil, ended(ctx, err, endsWithStream)
 		case event.Started != nil:
 			if a.in != nil {
 				// Left behind when the process ends first: a read of standard
@@ -84,15 +84,19 @@ func (a *attachment) follow(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 }
 
-// ended explains the end of a stream that gave no exit.
-func ended(ctx context.Context, err error) error {
+// endsWithStream is the hint of every break between here and the command.
+const endsWithStream = "the command has ended with its stream; exec -d leaves one running without"
+
+// ended explains the end of a stream that gave no exit: by this program's own
+// doing, or with a hint.
+func ended(ctx context.Context, err error, hint string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	if errors.Is(err, io.EOF) {
-		return sandbox.Errorf("exec", sandbox.Unavailable, "the stream ended before the command did")
+		err = sandbox.Errorf("read stream", sandbox.Unavailable, "it ended before the command did")
 	}
-	return err
+	return &sandbox.Error{Op: "follow process", Err: err, Hint: hint}
 }
 
 // write passes one piece of output on. A reader that has gone ends the program
@@ -123,7 +127,7 @@ func (a *attachment) sendInput(ctx context.Context, cancel context.CancelCauseFu
 	case "", sandbox.Conflict, sandbox.NotFound:
 		return // the process closed its input, or has ended: its exit tells all
 	}
-	cancel(err)
+	cancel(&sandbox.Error{Op: "follow process", Err: err, Hint: endsWithStream})
 }
 
 // forwardSignals sends every signal this program gets to the process. One who
@@ -145,7 +149,7 @@ func (a *attachment) forwardSignals(ctx context.Context, cancel context.CancelCa
 			}
 			err := a.client.Signal(ctx, a.id, process, unix.SignalName(s.(syscall.Signal)))
 			if k := sandbox.KindOf(err); err != nil && k != sandbox.NotFound && k != sandbox.Conflict {
-				cancel(err)
+				cancel(&sandbox.Error{Op: "follow process", Err: err, Hint: endsWithStream})
 				return
 			}
 		}

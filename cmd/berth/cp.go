@@ -59,7 +59,7 @@ func (p *program) cp(ctx context.Context, from, to string, recursive bool) error
 	if err != nil {
 		return err
 	}
-	t := &transfer{client: c, progress: newProgress(p.err), recursive: recursive, in: p.in, out: p.out}
+	t := &transfer{client: c, progress: newStep(p.err, copyStep), recursive: recursive, in: p.in, out: p.out}
 	if src.id != "" {
 		err = t.download(ctx, src, dst.path)
 	} else {

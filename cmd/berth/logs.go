@@ -44,7 +44,7 @@ func (p *program) logs(ctx context.Context, c *client.Client, id string, process
 			return nil
 		}
 		if err != nil {
-			return ended(ctx, err)
+			return ended(ctx, err, "the process may live on: see berth ps")
 		}
 		if event.Missed > 0 {
 			fmt.Fprintf(p.err, "berth: %s of %s are no longer kept\n", size(event.Missed), event.Stream)

@@ -34,6 +34,14 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, terminal: isTerminal(w)}
 }
 
+// newStep is a progress that is in a step already: where no bar can be, short
+// work says nothing.
+func newStep(w io.Writer, step string) *progress {
+	s := newProgress(w)
+	s.now.Step, s.said = step, time.Now()
+	return s
+}
+
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -81,7 +89,7 @@ func (s *progress) report(now sandbox.Progress) {
 // draw moves the bar of the present step, or begins it. That a bar cannot be
 // drawn is no reason to end the work it tells of.
 func (s *progress) draw(first bool) {
-	if first {
+	if first || s.bar == nil {
 		s.clear()
 		s.bar = newBar(s.w, s.now)
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
+// copyStep is what the progress of a copy says.
+const copyStep = "copy"
+
 // transfer is one copy under way: what it may do and how far it is.
 type transfer struct {
 	client    *client.Client
@@ -47,7 +50,7 @@ func (t *transfer) moved(n int64) {
 	defer t.mu.Unlock()
 	t.bytes += n
 	if !t.over && max(t.bytes, t.total) >= reportFrom {
-		t.progress.report(sandbox.Progress{Step: "copy", Done: t.bytes, Total: t.total, Unit: "bytes"})
+		t.progress.report(sandbox.Progress{Step: copyStep, Done: t.bytes, Total: t.total, Unit: "bytes"})
 	}
 }
 

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/berth-dev/berth/api"
 	"github.com/berth-dev/berth/driver"
@@ -28,9 +31,19 @@ const (
 // house is a server's parts, wired: the one place that names concrete bodies.
 type house struct {
 	handler http.Handler
-	streams func()         // ends the streams under way
-	closers []func() error // in the order of opening
+	streams func() // ends the streams under way
+	parts   []part // in the order of opening
 }
+
+// part is what close closes.
+type part struct {
+	name  string
+	close func() error
+}
+
+// closeLimit bounds the closing of one part. All that lives on is safe by then:
+// a part that hangs must not keep the server from ending.
+const closeLimit = 30 * time.Second
 
 // openHouse opens the parts from the ground up. A failure closes those that
 // are open.
@@ -45,12 +58,12 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, d.Close)
+	h.parts = append(h.parts, part{"driver", d.Close})
 	records, err := bolt.Open(filepath.Join(data, recordsFile))
 	if err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, records.Close)
+	h.parts = append(h.parts, part{"records", records.Close})
 	templates, err := image.Open(filepath.Join(data, templatesDir), image.Options{})
 	if err != nil {
 		return nil, err
@@ -65,7 +78,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, e.Close)
+	h.parts = append(h.parts, part{"engine", e.Close})
 	if err := e.Open(ctx); err != nil {
 		return nil, err
 	}
@@ -74,14 +87,33 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	return h, nil
 }
 
-// close closes the parts in reverse. Sandboxes live on.
+// close closes the parts in reverse. Sandboxes live on. After a part that does
+// not close in time, those beneath it are left as they are: it may still use
+// them, and they are made to survive that.
 func (h *house) close() error {
 	var errs []error
-	for i := len(h.closers) - 1; i >= 0; i-- {
-		errs = append(errs, h.closers[i]())
+	for _, p := range slices.Backward(h.parts) {
+		err := p.closeInTime(closeLimit)
+		errs = append(errs, err)
+		if sandbox.KindOf(err) == sandbox.Timeout {
+			break
+		}
 	}
-	h.closers = nil
+	h.parts = nil
 	return errors.Join(errs...)
+}
+
+func (p part) closeInTime(limit time.Duration) error {
+	closed := make(chan error, 1)
+	go func() { closed <- p.close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(limit):
+		return &sandbox.Error{Op: "close " + p.name, Kind: sandbox.Timeout,
+			Err:  fmt.Errorf("it did not close in %v", limit),
+			Hint: "the next server takes the sandboxes up all the same"}
+	}
 }
 
 // checkClass reports what keeps a server of this class from starting, before
