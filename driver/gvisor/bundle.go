@@ -42,6 +42,8 @@ type place struct{ dir string }
 func (p place) bundle() string    { return filepath.Join(p.dir, "bundle") }
 func (p place) emptyRoot() string { return filepath.Join(p.dir, "bundle", "root") }
 func (p place) upper() string     { return filepath.Join(p.dir, "upper") }
+func (p place) layer() string     { return filepath.Join(p.upper(), "layer") } // the name is the engine's edit
+func (p place) saved() string     { return filepath.Join(p.dir, "saved") }
 func (p place) engine() string    { return filepath.Join(p.dir, "engine") }
 func (p place) pidFile() string   { return filepath.Join(p.dir, "pid") }
 func (p place) panicLog() string  { return filepath.Join(p.dir, "panic.log") }
@@ -76,6 +78,7 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: caps, Effective: caps, Permitted: caps,
 			},
+			OOMScoreAdj: new(int), // see runsc.confine
 			Rlimits: []specs.POSIXRlimit{
 				{Type: "RLIMIT_NOFILE", Hard: uint64(l.OpenFiles), Soft: uint64(l.OpenFiles)},
 				{Type: "RLIMIT_NPROC", Hard: uint64(l.Processes), Soft: uint64(l.Processes)},
@@ -98,9 +101,11 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			Resources: &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &l.MemoryBytes}},
 		},
 		Annotations: map[string]string{
-			"dev.gvisor.spec.rootfs.type":    "erofs",
-			"dev.gvisor.spec.rootfs.source":  spec.Root,
-			"dev.gvisor.spec.rootfs.overlay": "dir=" + p.upper(),
+			"dev.gvisor.spec.rootfs.type":   "erofs",
+			"dev.gvisor.spec.rootfs.source": spec.Root,
+			// The folder itself is in the flags: the annotations of a machine and
+			// of its copies must be equal.
+			"dev.gvisor.spec.rootfs.overlay": "dir=/layer",
 			"dev.gvisor.spec.rootfs.options": fmt.Sprintf("size=%d", l.DiskBytes),
 		},
 	}

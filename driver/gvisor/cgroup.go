@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,6 +135,11 @@ func (g *group) make(memory int64) error {
 			return err
 		}
 	}
+	return g.setMemory(memory)
+}
+
+// setMemory limits what the group may hold, swap included.
+func (g *group) setMemory(memory int64) error {
 	m := g.dir(g.of.memory)
 	if g.of.memory.unified {
 		return errors.Join(
@@ -141,9 +147,16 @@ func (g *group) make(memory int64) error {
 			writeIfThere(m, "memory.swap.max", 0),
 			writeIfThere(m, "memory.oom.group", 0))
 	}
-	return errors.Join(
-		write(m, "memory.limit_in_bytes", memory),
-		writeIfThere(m, "memory.memsw.limit_in_bytes", memory)) // absent without swap accounting
+	// The limit with swap must never be the lesser, so growing begins with it;
+	// it is absent where swap is not accounted.
+	grown := write(m, "memory.memsw.limit_in_bytes", memory)
+	if err := write(m, "memory.limit_in_bytes", memory); err != nil {
+		return err
+	}
+	if grown == nil {
+		return nil
+	}
+	return writeIfThere(m, "memory.memsw.limit_in_bytes", memory)
 }
 
 // delegate lets the groups beneath parent use the controllers (version 2).
@@ -181,6 +194,45 @@ func has(list, word string) bool {
 		}
 	}
 	return false
+}
+
+// lift takes the group's limits away, for a machine that stands still, and
+// returns what sets them again.
+func (g *group) lift() (restore func() error, err error) {
+	memory, cpu := g.dir(g.of.memory), g.dir(g.of.cpu)
+	files := []struct{ dir, name, free string }{
+		{memory, "memory.memsw.limit_in_bytes", "-1"}, // before the next: it must not be less
+		{memory, "memory.limit_in_bytes", "-1"},
+		{cpu, "cpu.cfs_quota_us", "-1"},
+	}
+	if g.of.memory.unified {
+		files[0].name, files[1].name, files[1].free = "", "memory.max", "max"
+	}
+	if g.of.cpu.unified {
+		files[2].name, files[2].free = "cpu.max", fmt.Sprintf("max %d", cpuPeriod)
+	}
+	var undo []func() error
+	restore = func() error {
+		var errs []error
+		for _, u := range slices.Backward(undo) {
+			errs = append(errs, u())
+		}
+		return errors.Join(errs...)
+	}
+	for _, f := range files {
+		old, err := os.ReadFile(filepath.Join(f.dir, f.name))
+		if f.name == "" || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = writeText(f.dir, f.name, f.free)
+		}
+		if err != nil {
+			return nil, errors.Join(err, restore())
+		}
+		undo = append(undo, func() error { return writeText(f.dir, f.name, strings.TrimSpace(string(old))) })
+	}
+	return restore, nil
 }
 
 const cpuPeriod = 100_000 // µs

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -83,6 +84,16 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 		defer cancel()
 		err = errors.Join(err, d.destroy(undo, spec.ID))
 	}()
+	s := state{Version: stateVersion, Guest: filepath.Base(guestImage)}
+	return d.launch(spec, s, func(g *group, s *state) error {
+		return d.boot(ctx, p, spec, g, s)
+	})
+}
+
+// launch makes what a machine needs around its engine, lets start start that,
+// and attaches to it. The caller undoes what a failure leaves.
+func (d *Driver) launch(spec driver.Spec, s state, start func(*group, *state) error) (*machine, error) {
+	p := d.place(spec.ID)
 	group := d.groups.group(string(spec.ID))
 	if err := group.make(spec.Limits.MemoryBytes); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
@@ -92,14 +103,14 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 		return nil, fmt.Errorf("make namespace: %w", err)
 	}
 	defer ns.Close()
-	if err := writeBundle(p, spec, guestImage, ns.Path()); err != nil {
+	if err := writeBundle(p, spec, filepath.Join(d.dir, s.Guest), ns.Path()); err != nil {
 		return nil, fmt.Errorf("write bundle: %w", err)
 	}
-	var s state
-	if s, err = d.boot(ctx, p, spec, group); err != nil {
+	if err := start(group, &s); err != nil {
 		return nil, err
 	}
-	if m, err = d.attach(spec.ID, s, ns); err != nil {
+	m, err := d.attach(spec.ID, s, ns)
+	if err != nil {
 		return nil, err
 	}
 	// Late, since a start within the share would take several times as long.
@@ -110,36 +121,47 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 	return m, nil
 }
 
-// boot starts the engine and returns when the guest has said that it listens.
-func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group) (state, error) {
-	s := state{Version: stateVersion}
+// boot starts the engine with a new guest and returns when that has said that
+// it listens. more are arguments of the engine's run command.
+func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group, s *state, more ...string) error {
 	rand.Read(s.Secret[:])
 	in, err := bootPipe(spec, s.Secret)
 	if err != nil {
-		return s, err
+		return err
 	}
 	defer in.Close()
 	out, outside, err := os.Pipe()
 	if err != nil {
-		return s, err
+		return err
 	}
 	defer out.Close()
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, d.exe, append(flags(p), "run", "--detach", "--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID))...)
-	cmd.Args[0] = runsc.Name
-	cmd.Env = []string{runsc.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
+	args := append([]string{"run", "--detach", "--bundle=" + p.bundle(), "--pid-file=" + p.pidFile()}, more...)
+	cmd := d.command(ctx, p, g, append(args, string(spec.ID))...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, outside, outside
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to the daemon's group is not theirs
 	err = cmd.Start()
 	outside.Close()
 	if err != nil {
-		return s, fmt.Errorf("start engine: %w", err)
+		return fmt.Errorf("start engine: %w", err)
 	}
 	if err := await(ctx, cmd, out, spec.ID); err != nil {
-		return s, bootError(ctx, err, p)
+		return bootError(ctx, err, p)
 	}
-	return s, s.find(p)
+	return s.find(p)
+}
+
+// command is one of the engine's commands on a machine. With a group, it and
+// all that it starts are in that.
+func (d *Driver) command(ctx context.Context, p place, g *group, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.exe, append(flags(p), args...)...)
+	cmd.Args[0] = runsc.Name
+	cmd.Env = []string{}
+	if g != nil {
+		cmd.Env = []string{runsc.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to the daemon's group is not theirs
+	return cmd
 }
 
 // await waits for the guest's word, then for the end of the command that
@@ -180,8 +202,10 @@ func (s *state) find(p place) error {
 	if s.Process, err = identify(pid); err != nil {
 		return fmt.Errorf("identify engine: %w", err)
 	}
-	s.DiskFD, err = diskFD(pid, p)
-	return err
+	if _, err := os.Stat(p.layer()); err != nil {
+		return fmt.Errorf("the engine was built without its edits (make build does them): %w", err)
+	}
+	return nil
 }
 
 // bootPipe returns the end to read of a pipe that holds the boot document.

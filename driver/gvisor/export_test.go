@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 
@@ -38,4 +39,24 @@ func (d *Driver) KillEngine(id sandbox.ID) error {
 	m := d.held[id]
 	d.mu.Unlock()
 	return unix.Kill(m.state.Process.PID, unix.SIGKILL)
+}
+
+// OOMScores reads oom_score_adj of a machine's sentry and of all else in its
+// group.
+func (d *Driver) OOMScores(id sandbox.ID) (sentry int64, others []int64, err error) {
+	d.mu.Lock()
+	m := d.held[id]
+	d.mu.Unlock()
+	pids, err := m.group.processes()
+	for _, pid := range pids {
+		n, err := readInt(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		switch {
+		case err != nil: // it has ended meanwhile
+		case pid == m.state.Process.PID:
+			sentry = n
+		default:
+			others = append(others, n)
+		}
+	}
+	return sentry, others, err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -19,15 +20,54 @@ func TestMemoryLimitEndsOneProcess(t *testing.T) {
 		t.Errorf("MemTotal is %d kB, %v: want the limit of 256 MiB", kb, err)
 	}
 	keep := b.mustSh(t, "user", "sleep 1000 >/dev/null 2>&1 & echo $!")
-	out, exit := b.sh(t, "user", `python3 -c "
-b = []
-for i in range(64): b.append(bytearray(16 << 20))
+	for _, eat := range []string{
+		"b = [bytearray(16 << 20) for i in range(64)]",
+		"b = bytearray(400 << 20); [b.__setitem__(i, 1) for i in range(0, len(b), 4096)]",
+		"import mmap; m = mmap.mmap(-1, 1 << 30); [m.write(b'x' * (1 << 20)) for i in range(1024)]",
+		"import os; [os.fork() for i in range(3)]; b = b'x' * (100 << 20); b += b'y'",
+	} {
+		out, _ := b.sh(t, "user", `python3 -c "`+eat+`
 print('had it all')"`)
-	if exit.Code == 0 || strings.Contains(out, "had it all") {
-		t.Fatalf("1 GiB fitted into 256 MiB: %q", out)
+		if strings.Count(out, "had it all") > 2 {
+			t.Fatalf("1 GiB fitted into 256 MiB: %s: %q", eat, out)
+		}
 	}
 	// The sandbox and its other processes live on.
 	b.mustSh(t, "user", "kill -0 "+keep+" && python3 -c 'print(1)'")
+}
+
+// TestTheEngineIsTheLastToGo looks at whom the kernel would kill first.
+func TestTheEngineIsTheLastToGo(t *testing.T) {
+	d := newDriver(t, t.TempDir())
+	spec := newSpec(t)
+	b := create(t, d, spec)
+	look := func() {
+		t.Helper()
+		b.mustSh(t, "user", "sleep 1000 >/dev/null 2>&1 & echo")
+		sentry, others, err := d.OOMScores(b.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sentry != 0 || len(others) == 0 {
+			t.Errorf("the sentry's oom_score_adj is %d, beside %d others: want 0 beside some", sentry, len(others))
+		}
+		for _, n := range others {
+			if n != 1000 {
+				t.Errorf("a process of the sandbox has oom_score_adj %d, want 1000", n)
+			}
+		}
+	}
+	look()
+	saved, err := d.Pause(t.Context(), b.Machine, driver.KeepMemory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.Resume(t.Context(), spec, saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = client(t, m)
+	look()
 }
 
 func TestFillingSharedMemoryEndsNothing(t *testing.T) {

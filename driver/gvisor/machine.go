@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +30,7 @@ type state struct {
 	Version int             `json:"version"`
 	Process process         `json:"process"` // the sentry
 	Secret  guestapi.Secret `json:"secret"`
-	DiskFD  int             `json:"disk_fd"` // the sentry's descriptor of the writable layer's file
+	Guest   string          `json:"guest"` // file name of the guest's image
 }
 
 // machine is one live sentry.
@@ -206,17 +204,20 @@ func (m *machine) Usage(context.Context) (driver.Usage, error) {
 		return driver.Usage{}, m.usageError(err)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", m.state.Process.PID, m.state.DiskFD), &st); err != nil {
+	if err := unix.Stat(m.place.layer(), &st); err != nil {
 		return driver.Usage{}, m.usageError(err)
 	}
 	return driver.Usage{MemoryBytes: memory, CPU: cpu, DiskBytes: st.Blocks * 512}, nil
 }
 
 func (m *machine) usageError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &sandbox.Error{Op: "read usage", Kind: sandbox.Unavailable, ID: m.id, Err: errGone}
+	if err == nil {
+		return nil
 	}
-	return fault("read usage", m.id, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sandbox.Error{Op: "reach the cgroup", Kind: sandbox.Unavailable, ID: m.id, Err: errGone}
+	}
+	return fault("reach the cgroup", m.id, err)
 }
 
 // destroy ends whatever lives of a machine and removes whatever is left of it,
@@ -227,23 +228,6 @@ func (d *Driver) destroy(ctx context.Context, id sandbox.ID) error {
 		return err
 	}
 	return os.RemoveAll(d.place(id).dir)
-}
-
-// diskFD finds the sentry's descriptor of the file beneath the writable layer.
-// The engine has unlinked it, so it has no other name.
-func diskFD(pid int, p place) (int, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		target, err := os.Readlink(filepath.Join(dir, e.Name()))
-		if err == nil && strings.HasPrefix(target, p.upper()+"/") {
-			return strconv.Atoi(e.Name())
-		}
-	}
-	return 0, errors.New("the engine holds no file for the writable layer: it was built without its edits (make build)")
 }
 
 // readReady waits for the guest's word on the sandbox's standard output. All

@@ -43,4 +43,41 @@ var edits = []edit{
 		At:    "func (k *Kernel) GetUserCounters(uid auth.KUID) *UserCounters {\n",
 		After: "\tuid = auth.RootKUID\n",
 	},
+	{
+		Why:     "the layer's file has a name, so that it outlives the engine: a paused or stopped sandbox keeps its disk where it is",
+		File:    "runsc/container/container.go",
+		At:      `os.CreateTemp(path.Join(goferRootfs, filestoreDir), "runsc-filestore-")`,
+		Replace: `os.OpenFile(path.Join(goferRootfs, filestoreDir, "layer"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)`,
+	},
+	{
+		Why:     "and keeps it",
+		File:    "runsc/container/container.go",
+		At:      "if err := unix.Unlink(filestoreFile.Name()); err != nil {",
+		Replace: "if err := error(nil); err != nil {",
+	},
+	{
+		Why:     "a layer that is taken up again is not emptied",
+		File:    "pkg/sentry/pgalloc/pgalloc.go",
+		At:      "if err := file.Truncate(0); err != nil {",
+		Replace: "if opts.DiskBackedFile {\n\t\t// Kept: a new one is empty.\n\t} else if err := file.Truncate(0); err != nil {",
+	},
+	{
+		Why:     "nor when its engine ends",
+		File:    "runsc/boot/vfs.go",
+		At:      "DecommitOnDestroy: true,",
+		Replace: "DecommitOnDestroy: false,",
+	},
+	{
+		Why:   "what a checkpoint says of the layer is where its pages lie, not the pages",
+		File:  "pkg/sentry/pgalloc/save_restore.go",
+		At:    "asyncWritePages = func(fr memmap.FileRange) {\n",
+		After: "\t\t\tif f.opts.DiskBackedFile {\n\t\t\t\treturn\n\t\t\t}\n",
+	},
+	{
+		Why:  "so they are not loaded either",
+		File: "pkg/sentry/pgalloc/save_restore.go",
+		At:   "\t\t// Wait for all chunks spanned by this segment to be madvised.\n",
+		Replace: "\t\tif f.opts.DiskBackedFile {\n\t\t\tf.knownCommittedBytes += amount\n\t\t\tif !f.opts.DisableMemoryAccounting {\n" +
+			"\t\t\t\tusage.MemoryAccounting.Inc(amount, maseg.ValuePtr().kind, maseg.ValuePtr().memCgID)\n\t\t\t}\n\t\t\tcontinue\n\t\t}\n",
+	},
 }

@@ -43,29 +43,41 @@ func Dispatch() {
 func run() {
 	if list := os.Getenv(CgroupsVar); list != "" {
 		os.Unsetenv(CgroupsVar)
-		for _, procs := range strings.Split(list, ":") {
-			if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
-				fmt.Fprintf(os.Stderr, "join cgroup: %v\n", err)
-				os.Exit(128)
-			}
+		if err := confine(strings.Split(list, ":")); err != nil {
+			fmt.Fprintln(os.Stderr, "confine engine:", err)
+			os.Exit(128)
 		}
 	}
 	cli.Run(nil, map[util.SubCommand]string{
-		new(cmd.Run):        "",
-		new(cmd.Create):     "",
-		new(cmd.Start):      "",
-		new(cmd.Delete):     "",
-		new(cmd.Kill):       "",
-		new(cmd.Wait):       "",
-		new(cmd.State):      "",
-		new(cmd.Pause):      "",
-		new(cmd.Resume):     "",
-		new(cmd.Checkpoint): "",
-		new(cmd.Restore):    "",
-		new(cmd.Debug):      "",
+		new(cmd.Run):          "",
+		new(cmd.Create):       "",
+		new(cmd.Start):        "",
+		new(cmd.Delete):       "",
+		new(cmd.Kill):         "",
+		new(cmd.Wait):         "",
+		new(cmd.State):        "",
+		new(cmd.Pause):        "",
+		new(cmd.Resume):       "",
+		new(cmd.Checkpoint):   "",
+		new(cmd.Restore):      "",
+		new(cmd.FSCheckpoint): "",
+		new(cmd.Debug):        "",
 
 		new(sentrycmd.Boot):   "internal",
 		new(cmd.Gofer):        "internal",
 		new(sentrycmd.Umount): "internal",
 	}, nil)
+}
+
+// confine joins the cgroups and makes this process, and all that it starts, the
+// first to go when memory ends. The spec takes the sentry alone out of that
+// again (process.oomScoreAdj), so that want of memory ends a program inside and
+// not the sandbox.
+func confine(groups []string) error {
+	for _, procs := range groups {
+		if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 }

@@ -1,0 +1,245 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// saveTime bounds one save or load, which once begun is not ended by the
+// caller's context: half of one serves nobody.
+const saveTime = 10 * time.Minute
+
+// spare is the room that must be left on the disk after a save.
+const spare = 64 << 20
+
+// saved is what Resume needs of a machine that was put aside.
+type saved struct {
+	Version int         `json:"version"`
+	Keep    driver.Keep `json:"keep"`
+	State   state       `json:"state"` // of the machine that was; its process is gone
+}
+
+var _ driver.Pauser = (*Driver)(nil)
+
+// Pause implements driver.Pauser. The layer's file stays where it is; what is
+// saved beside it is the memory, or with KeepDisk the layer's tree alone.
+func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep) ([]byte, error) {
+	const op = "pause"
+	m, ok := dm.(*machine)
+	if !ok || m.driver != d {
+		return nil, sandbox.Errorf(op, sandbox.Invalid, "the machine is of another driver")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &sandbox.Error{Op: op, ID: m.id, Err: err}
+	}
+	if err := m.room(); err != nil {
+		return nil, fault(op, m.id, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	if err := m.save(ctx, keep); err != nil {
+		return nil, fault(op, m.id, err)
+	}
+	if err := m.end(ctx); err != nil {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
+	}
+	if err := m.place.sync(); err != nil {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
+	}
+	return json.Marshal(saved{Version: stateVersion, Keep: keep, State: m.state})
+}
+
+// room refuses a save that the disk has no room for, before it has begun.
+func (m *machine) room() error {
+	need, err := m.group.memoryUse()
+	if err != nil {
+		return m.usageError(err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(m.place.dir, &st); err != nil {
+		return err
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < need+spare {
+		return &sandbox.Error{Op: "check disk", Kind: sandbox.Exhausted, Err: fmt.Errorf("%d MiB are free and %d needed: %w", free>>20, (need+spare)>>20, unix.ENOSPC),
+			Hint: "free space on the disk that holds the data directory"}
+	}
+	return nil
+}
+
+// save lets the engine write what is to be kept, after which it ends by itself.
+// If it fails the machine runs on, and what was written is removed.
+func (m *machine) save(ctx context.Context, keep driver.Keep) error {
+	if err := os.RemoveAll(m.place.saved()); err != nil {
+		return err
+	}
+	// The limits are for the guest, which stands still now: the pages of the
+	// file that is written must not be charged against its memory, nor the time
+	// against its share.
+	limit, err := m.group.lift()
+	if err != nil {
+		return err
+	}
+	args := []string{"checkpoint", "--compression=none", "--image-path=" + m.place.saved(), string(m.id)}
+	if keep == driver.KeepDisk {
+		args = []string{"fscheckpoint", "--image-path=" + m.place.saved(), string(m.id)}
+	}
+	out, err := m.driver.command(ctx, m.place, nil, args...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("save: %w: %s", err, tail(bytes.TrimSpace(out), 600))
+	return errors.Join(err, limit(), os.RemoveAll(m.place.saved()))
+}
+
+// end waits for the engine's end after a save and removes all of the machine
+// that is not a file.
+func (m *machine) end(ctx context.Context) error {
+	m.mu.Lock()
+	m.asked = true
+	m.mu.Unlock()
+	if err := m.group.destroy(ctx); err != nil {
+		return err
+	}
+	if _, err := m.Wait(ctx); err != nil {
+		return err
+	}
+	m.release()
+	m.driver.forgetMachine(m)
+	return nil
+}
+
+// sync makes the files of a machine that was put aside survive the loss of
+// power.
+func (p place) sync() error {
+	return filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !(e.IsDir() || e.Type().IsRegular()) {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Sync()
+	})
+}
+
+// Resume implements driver.Pauser.
+func (d *Driver) Resume(ctx context.Context, spec driver.Spec, b []byte) (driver.Machine, error) {
+	const op = "resume"
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Unsupported, ID: spec.ID, Err: err}
+	}
+	if s.Version != stateVersion || (s.Keep != driver.KeepMemory && s.Keep != driver.KeepDisk) {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Unsupported, ID: spec.ID, Err: fmt.Errorf("version %d, keep %q are unknown", s.Version, s.Keep),
+			Hint: "start the version of berth that paused it"}
+	}
+	if err := check(spec); err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
+	if err := d.hold(spec.ID); err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
+	m, err := d.resume(ctx, spec, s)
+	if err != nil {
+		d.forget(spec.ID)
+		return nil, fault(op, spec.ID, err)
+	}
+	d.adopt(m)
+	return m, nil
+}
+
+func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machine, error) {
+	p := d.place(spec.ID)
+	if _, err := os.Stat(p.saved()); err != nil {
+		return nil, &sandbox.Error{Op: "find what was saved", Kind: sandbox.NotFound, Err: err}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// What the engine knew of the machine that was.
+	for _, old := range []string{p.engine(), p.bundle(), p.pidFile(), p.panicLog()} {
+		if err := os.RemoveAll(old); err != nil {
+			return nil, err
+		}
+	}
+	if s.Keep == driver.KeepDisk {
+		image, err := d.guestImage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.State.Guest = filepath.Base(image)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	m, err := d.launch(spec, s.State, func(g *group, st *state) error {
+		if s.Keep == driver.KeepDisk {
+			return d.reboot(ctx, p, spec, g, st)
+		}
+		return d.load(ctx, p, spec, g, st)
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx))
+	}
+	return m, os.RemoveAll(p.saved())
+}
+
+// reboot starts the present guest on the disk that was kept.
+func (d *Driver) reboot(ctx context.Context, p place, spec driver.Spec, g *group, s *state) error {
+	return d.boot(ctx, p, spec, g, s, "--fs-restore-image-path="+p.saved())
+}
+
+// load lets the engine load the memory that was kept. It returns when the
+// machine runs, with most of its pages still on the disk.
+func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, s *state) error {
+	cmd := d.command(ctx, p, g, "restore", "--detach", "--background", "--image-path="+p.saved(),
+		"--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID))
+	// Pipes, as they were when it was saved: nothing is said on them any more.
+	in, inside, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	inside.Close()
+	out, outside, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, outside, outside
+	err = cmd.Run()
+	outside.Close()
+	if err != nil {
+		out.SetReadDeadline(time.Now()) // the guest may hold the other end
+		said, _ := io.ReadAll(io.LimitReader(out, 600))
+		err = bootError(ctx, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said)), p)
+		return &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
+	}
+	return s.find(p)
+}
+
+// Discard implements driver.Pauser.
+func (d *Driver) Discard(ctx context.Context, id sandbox.ID) error {
+	if _, err := sandbox.ParseID(string(id)); err != nil {
+		return fault("discard", id, err)
+	}
+	if err := d.hold(id); err != nil {
+		return fault("discard", id, err)
+	}
+	defer d.forget(id)
+	return fault("discard", id, d.destroy(ctx, id))
+}
