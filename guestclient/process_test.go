@@ -90,7 +90,7 @@ func TestLosslessThroughASlowReader(t *testing.T) {
 // not keep the caller waiting, and what it prints later is kept.
 func TestWhatIsLeftRunningDoesNotHoldTheExit(t *testing.T) {
 	c := serve(t)
-	cmd := sh("(read go <fifo; echo late; exec sleep 1000) & echo early; exit 4")
+	cmd := sh("(read go <fifo; echo late; exec sleep 1000) & echo $! > left; echo early; exit 4")
 	if _, err := c.WriteFile(t.Context(), "/workspace/x", sandbox.WriteOptions{Parents: true}, strings.NewReader("")); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,11 @@ func TestWhatIsLeftRunningDoesNotHoldTheExit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := collect(t, ev); r.stdout.String() == "late\n" {
-			return
+			break
 		}
 	}
+	ev, _ = start(t, c, sh("kill $(cat left)"))
+	collect(t, ev)
 }
 
 // TestManyReaders: each has its own place, and sees the same bytes.
