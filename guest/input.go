@@ -49,7 +49,8 @@ func (in *input) write(ctx context.Context, p []byte) error {
 	return fromOS(err)
 }
 
-// close lets the process read the end of the file, after what was written.
+// close lets the process read the end of the file, after what was written. A
+// process that has ended, or whose input is closed, is no error.
 func (in *input) close(ctx context.Context) error {
 	if err := in.take(ctx); err != nil {
 		return err
@@ -59,7 +60,10 @@ func (in *input) close(ctx context.Context) error {
 		return nil
 	}
 	in.shut = true
-	return fromOS(in.pipe.Close())
+	if err := in.pipe.Close(); !errors.Is(err, os.ErrClosed) { // abandon may have been first
+		return fromOS(err)
+	}
+	return nil
 }
 
 // abandon closes the pipe at once; a write that waits fails.

@@ -23,11 +23,11 @@ type process struct {
 	timeout  time.Duration
 	detach   bool
 
-	kids  *children
-	child *child
-	out   *output
-	in    *input // nil without standard input
-	pumps []*pump
+	kids   *children
+	leader leader
+	out    *output
+	in     *input // nil without standard input
+	pumps  []*pump
 
 	timedOut atomic.Bool
 	done     chan struct{} // closed when the exit is known and all output kept
@@ -35,6 +35,15 @@ type process struct {
 	mu    sync.Mutex
 	ended time.Time
 	exit  *guestv1.Exit
+}
+
+// leader is what a process is the tree of. Its end is the process's.
+type leader interface {
+	number() int                                 // of the process, inside; 0 while it has none
+	over() <-chan struct{}                       // closed when it has ended
+	how() *guestv1.Exit                          // it ended; asked after that
+	signal(syscall.Signal) (alive bool, _ error) // to all of it
+	kill()                                       // all that descends from it too
 }
 
 // stdio is the ends of the pipes of one process: ours and the child's.
@@ -109,7 +118,7 @@ func (p *process) launch(stdin, merge bool) error {
 	if err != nil {
 		return fromOS(err)
 	}
-	p.child, err = p.kids.start(p.plan.path, p.plan.argv, &syscall.ProcAttr{
+	k, err := p.kids.start(p.plan.path, p.plan.argv, &syscall.ProcAttr{
 		Dir: p.plan.dir, Env: p.plan.env, Files: s.fds[:],
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.plan.credential},
 	})
@@ -118,7 +127,7 @@ func (p *process) launch(stdin, merge bool) error {
 		closeAll(s.ours)
 		return p.plan.whyNot(err)
 	}
-	p.started = time.Now()
+	p.leader, p.started = &program{p.kids, k}, time.Now()
 	if stdin {
 		p.in = newInput(s.in)
 	}
@@ -152,8 +161,8 @@ func (p *process) supervise() {
 			late.Reset(0) // for the next pump
 		}
 	}
-	e := exitOf(p.child.status)
-	e.TimedOut = p.timedOut.Load()
+	e := p.leader.how()
+	e.TimedOut = e.TimedOut || p.timedOut.Load()
 	p.mu.Lock()
 	p.ended, p.exit = ended, e
 	p.mu.Unlock()
@@ -164,26 +173,26 @@ func (p *process) supervise() {
 // awaitLeader returns when the leader has ended, killing the tree in time.
 func (p *process) awaitLeader() {
 	if p.timeout <= 0 {
-		<-p.child.done
+		<-p.leader.over()
 		return
 	}
 	bell := time.NewTimer(p.timeout)
 	defer bell.Stop()
 	select {
-	case <-p.child.done:
+	case <-p.leader.over():
 	case <-bell.C:
 		p.timedOut.Store(true)
-		p.kids.killTree(p.child)
-		<-p.child.done
+		p.leader.kill()
+		<-p.leader.over()
 	}
 }
 
 // kill ends the tree unless its leader has ended already.
 func (p *process) kill() {
 	select {
-	case <-p.child.done:
+	case <-p.leader.over():
 	default:
-		p.kids.killTree(p.child)
+		p.leader.kill()
 	}
 }
 
@@ -197,7 +206,7 @@ func (p *process) end() {
 
 // signal sends to the process's group.
 func (p *process) signal(s syscall.Signal) error {
-	alive, err := p.kids.signal(p.child, s)
+	alive, err := p.leader.signal(s)
 	if err != nil {
 		return fromOS(err)
 	}
@@ -211,7 +220,7 @@ func (p *process) signal(s syscall.Signal) error {
 func (p *process) describe() *guestv1.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := &guestv1.Process{Id: p.id, Name: p.name, Pid: int32(p.child.pid), Cwd: []byte(p.plan.cwd),
+	d := &guestv1.Process{Id: p.id, Name: p.name, Pid: int32(p.leader.number()), Cwd: []byte(p.plan.cwd),
 		User: p.plan.user, StartedUnixNano: p.started.UnixNano(), Exit: p.exit}
 	for _, a := range p.plan.argv {
 		d.Argv = append(d.Argv, []byte(a))
@@ -237,6 +246,18 @@ func shorten(d *guestv1.Process, size int) *guestv1.Process {
 	}
 	return d
 }
+
+// program is the leader of a process that is a program of its own.
+type program struct {
+	kids  *children
+	child *child
+}
+
+func (l *program) number() int                           { return l.child.pid }
+func (l *program) over() <-chan struct{}                 { return l.child.done }
+func (l *program) how() *guestv1.Exit                    { return exitOf(l.child.status) }
+func (l *program) signal(s syscall.Signal) (bool, error) { return l.kids.signal(l.child, s) }
+func (l *program) kill()                                 { l.kids.killTree(l.child) }
 
 // exitOf reads a status as a shell does: 128+n for signal n.
 func exitOf(s syscall.WaitStatus) *guestv1.Exit {

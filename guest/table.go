@@ -48,24 +48,30 @@ var (
 // start runs a plan. The cursor stands at the beginning of the output and is the
 // caller's to close; with lossless set, the process waits for it.
 func (t *table) start(pl *plan, r *guestv1.StartRequest) (*process, *cursor, error) {
+	return t.begin(pl, r, time.Duration(r.TimeoutMs)*time.Millisecond, func(p *process) error { return p.launch(r.Stdin, r.Merge) })
+}
+
+// begin registers what launch makes of a process: its leader, its pumps and its
+// input. A timeout of 0 leaves the leader alone.
+func (t *table) begin(pl *plan, r *guestv1.StartRequest, timeout time.Duration, launch func(*process) error) (*process, *cursor, error) {
 	seq, err := t.reserve(r.Name)
 	if err != nil {
 		return nil, nil, err
 	}
 	id := idOf(seq)
 	p := &process{id: id, seq: seq, name: r.Name, plan: pl, detach: r.Detach, kids: t.kids,
-		timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
+		timeout: timeout,
 		out:     newOutput(t.logBytes), done: make(chan struct{})}
 	first, err := p.out.read([streams]int64{})
+	if r.Lossless {
+		p.out.lossless = first
+	}
 	if err == nil {
-		err = p.launch(r.Stdin, r.Merge)
+		err = launch(p)
 	}
 	if err != nil {
 		t.cancel(id, r.Name)
 		return nil, nil, err
-	}
-	if r.Lossless {
-		p.out.lossless = first
 	}
 	t.mu.Lock()
 	t.live[id] = p
