@@ -620,6 +620,8 @@ type Process struct {
 	StartedUnixNano int64                  `protobuf:"varint,7,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	EndedUnixNano   int64                  `protobuf:"varint,8,opt,name=ended_unix_nano,json=endedUnixNano,proto3" json:"ended_unix_nano,omitempty"` // 0 while it lives
 	Exit            *Exit                  `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
+	Session         string                 `protobuf:"bytes,20,opt,name=session,proto3" json:"session,omitempty"` // whose command it is; such a one may have no pid yet
+	Usage           *ProcessUsage          `protobuf:"bytes,21,opt,name=usage,proto3" json:"usage,omitempty"`     // in lists alone
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -717,12 +719,27 @@ func (x *Process) GetExit() *Exit {
 	return nil
 }
 
+func (x *Process) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Process) GetUsage() *ProcessUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type Exit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Restarted     string                 `protobuf:"bytes,10,opt,name=restarted,proto3" json:"restarted,omitempty"` // of a session's command: why its shell begins anew
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +802,74 @@ func (x *Exit) GetError() string {
 	return ""
 }
 
+func (x *Exit) GetRestarted() string {
+	if x != nil {
+		return x.Restarted
+	}
+	return ""
+}
+
+// ProcessUsage is what a process's tree uses, or used.
+type ProcessUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CpuMs         int64                  `protobuf:"varint,1,opt,name=cpu_ms,json=cpuMs,proto3" json:"cpu_ms,omitempty"`                   // with what has ended and was waited for
+	MemoryBytes   int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // resident, now
+	Processes     int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"`                        // alive
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessUsage) Reset() {
+	*x = ProcessUsage{}
+	mi := &file_v1_guest_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessUsage) ProtoMessage() {}
+
+func (x *ProcessUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_guest_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessUsage.ProtoReflect.Descriptor instead.
+func (*ProcessUsage) Descriptor() ([]byte, []int) {
+	return file_v1_guest_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ProcessUsage) GetCpuMs() int64 {
+	if x != nil {
+		return x.CpuMs
+	}
+	return 0
+}
+
+func (x *ProcessUsage) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ProcessUsage) GetProcesses() int32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
 type AttachRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Process       string                 `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"` // id or name
@@ -796,7 +881,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_v1_guest_proto_msgTypes[9]
+	mi := &file_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +893,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[9]
+	mi := &file_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +906,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachRequest) GetProcess() string {
@@ -855,7 +940,7 @@ type InputRequest struct {
 
 func (x *InputRequest) Reset() {
 	*x = InputRequest{}
-	mi := &file_v1_guest_proto_msgTypes[10]
+	mi := &file_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +952,7 @@ func (x *InputRequest) String() string {
 func (*InputRequest) ProtoMessage() {}
 
 func (x *InputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[10]
+	mi := &file_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +965,7 @@ func (x *InputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequest.ProtoReflect.Descriptor instead.
 func (*InputRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InputRequest) GetProcess() string {
@@ -905,7 +990,7 @@ type InputResponse struct {
 
 func (x *InputResponse) Reset() {
 	*x = InputResponse{}
-	mi := &file_v1_guest_proto_msgTypes[11]
+	mi := &file_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1002,7 @@ func (x *InputResponse) String() string {
 func (*InputResponse) ProtoMessage() {}
 
 func (x *InputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[11]
+	mi := &file_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1015,7 @@ func (x *InputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputResponse.ProtoReflect.Descriptor instead.
 func (*InputResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 type CloseInputRequest struct {
@@ -942,7 +1027,7 @@ type CloseInputRequest struct {
 
 func (x *CloseInputRequest) Reset() {
 	*x = CloseInputRequest{}
-	mi := &file_v1_guest_proto_msgTypes[12]
+	mi := &file_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1039,7 @@ func (x *CloseInputRequest) String() string {
 func (*CloseInputRequest) ProtoMessage() {}
 
 func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[12]
+	mi := &file_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1052,7 @@ func (x *CloseInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputRequest.ProtoReflect.Descriptor instead.
 func (*CloseInputRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CloseInputRequest) GetProcess() string {
@@ -985,7 +1070,7 @@ type CloseInputResponse struct {
 
 func (x *CloseInputResponse) Reset() {
 	*x = CloseInputResponse{}
-	mi := &file_v1_guest_proto_msgTypes[13]
+	mi := &file_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1082,7 @@ func (x *CloseInputResponse) String() string {
 func (*CloseInputResponse) ProtoMessage() {}
 
 func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[13]
+	mi := &file_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1095,7 @@ func (x *CloseInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseInputResponse.ProtoReflect.Descriptor instead.
 func (*CloseInputResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type SignalRequest struct {
@@ -1023,7 +1108,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_guest_proto_msgTypes[14]
+	mi := &file_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1120,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[14]
+	mi := &file_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1133,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SignalRequest) GetProcess() string {
@@ -1073,7 +1158,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_v1_guest_proto_msgTypes[15]
+	mi := &file_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1170,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[15]
+	mi := &file_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1183,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 type WaitRequest struct {
@@ -1110,7 +1195,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_v1_guest_proto_msgTypes[16]
+	mi := &file_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1207,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[16]
+	mi := &file_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1220,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitRequest) GetProcess() string {
@@ -1154,7 +1239,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_v1_guest_proto_msgTypes[17]
+	mi := &file_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1251,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[17]
+	mi := &file_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1264,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitResponse) GetExit() *Exit {
@@ -1197,7 +1282,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_v1_guest_proto_msgTypes[18]
+	mi := &file_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1294,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[18]
+	mi := &file_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1307,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 type ListProcessesResponse struct {
@@ -1234,7 +1319,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_v1_guest_proto_msgTypes[19]
+	mi := &file_v1_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1331,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[19]
+	mi := &file_v1_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1344,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_v1_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1287,7 +1372,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_guest_proto_msgTypes[20]
+	mi := &file_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1384,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[20]
+	mi := &file_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1397,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FileInfo) GetPath() []byte {
@@ -1395,7 +1480,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_guest_proto_msgTypes[21]
+	mi := &file_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1492,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[21]
+	mi := &file_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1505,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_v1_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -1446,7 +1531,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_v1_guest_proto_msgTypes[22]
+	mi := &file_v1_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1543,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[22]
+	mi := &file_v1_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1556,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_v1_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatResponse) GetInfo() *FileInfo {
@@ -1493,7 +1578,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_v1_guest_proto_msgTypes[23]
+	mi := &file_v1_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1590,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[23]
+	mi := &file_v1_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1603,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_v1_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListDirRequest) GetPath() []byte {
@@ -1559,7 +1644,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_v1_guest_proto_msgTypes[24]
+	mi := &file_v1_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1656,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[24]
+	mi := &file_v1_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1669,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_v1_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListDirResponse) GetEntries() []*FileInfo {
@@ -1613,7 +1698,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_v1_guest_proto_msgTypes[25]
+	mi := &file_v1_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1710,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[25]
+	mi := &file_v1_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1723,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_v1_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MakeDirRequest) GetPath() []byte {
@@ -1678,7 +1763,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_v1_guest_proto_msgTypes[26]
+	mi := &file_v1_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1775,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[26]
+	mi := &file_v1_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1788,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_v1_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MakeDirResponse) GetInfo() *FileInfo {
@@ -1724,7 +1809,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_v1_guest_proto_msgTypes[27]
+	mi := &file_v1_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1821,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[27]
+	mi := &file_v1_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1834,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_v1_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MoveRequest) GetFrom() []byte {
@@ -1781,7 +1866,7 @@ type MoveResponse struct {
 
 func (x *MoveResponse) Reset() {
 	*x = MoveResponse{}
-	mi := &file_v1_guest_proto_msgTypes[28]
+	mi := &file_v1_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1878,7 @@ func (x *MoveResponse) String() string {
 func (*MoveResponse) ProtoMessage() {}
 
 func (x *MoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[28]
+	mi := &file_v1_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1891,7 @@ func (x *MoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveResponse.ProtoReflect.Descriptor instead.
 func (*MoveResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_v1_guest_proto_rawDescGZIP(), []int{29}
 }
 
 type RemoveRequest struct {
@@ -1819,7 +1904,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_v1_guest_proto_msgTypes[29]
+	mi := &file_v1_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1916,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[29]
+	mi := &file_v1_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1929,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_v1_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveRequest) GetPath() []byte {
@@ -1869,7 +1954,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_v1_guest_proto_msgTypes[30]
+	mi := &file_v1_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +1966,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_guest_proto_msgTypes[30]
+	mi := &file_v1_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +1979,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_v1_guest_proto_rawDescGZIP(), []int{31}
 }
 
 var File_v1_guest_proto protoreflect.FileDescriptor
@@ -1941,7 +2026,7 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x06Missed\x12.\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x16.berth.guest.v1.StreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xf7\x01\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xc5\x02\n" +
 	"\aProcess\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1951,12 +2036,20 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x04user\x18\x06 \x01(\tR\x04user\x12*\n" +
 	"\x11started_unix_nano\x18\a \x01(\x03R\x0fstartedUnixNano\x12&\n" +
 	"\x0fended_unix_nano\x18\b \x01(\x03R\rendedUnixNano\x12(\n" +
-	"\x04exit\x18\t \x01(\v2\x14.berth.guest.v1.ExitR\x04exit\"e\n" +
+	"\x04exit\x18\t \x01(\v2\x14.berth.guest.v1.ExitR\x04exit\x12\x18\n" +
+	"\asession\x18\x14 \x01(\tR\asession\x122\n" +
+	"\x05usage\x18\x15 \x01(\v2\x1c.berth.guest.v1.ProcessUsageR\x05usage\"\x83\x01\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x1b\n" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"s\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x1c\n" +
+	"\trestarted\x18\n" +
+	" \x01(\tR\trestarted\"f\n" +
+	"\fProcessUsage\x12\x15\n" +
+	"\x06cpu_ms\x18\x01 \x01(\x03R\x05cpuMs\x12!\n" +
+	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
+	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\"s\n" +
 	"\rAttachRequest\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
@@ -2053,7 +2146,7 @@ func file_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                   // 0: berth.guest.v1.Stream
 	(*HelloRequest)(nil),          // 1: berth.guest.v1.HelloRequest
@@ -2065,28 +2158,29 @@ var file_v1_guest_proto_goTypes = []any{
 	(*Missed)(nil),                // 7: berth.guest.v1.Missed
 	(*Process)(nil),               // 8: berth.guest.v1.Process
 	(*Exit)(nil),                  // 9: berth.guest.v1.Exit
-	(*AttachRequest)(nil),         // 10: berth.guest.v1.AttachRequest
-	(*InputRequest)(nil),          // 11: berth.guest.v1.InputRequest
-	(*InputResponse)(nil),         // 12: berth.guest.v1.InputResponse
-	(*CloseInputRequest)(nil),     // 13: berth.guest.v1.CloseInputRequest
-	(*CloseInputResponse)(nil),    // 14: berth.guest.v1.CloseInputResponse
-	(*SignalRequest)(nil),         // 15: berth.guest.v1.SignalRequest
-	(*SignalResponse)(nil),        // 16: berth.guest.v1.SignalResponse
-	(*WaitRequest)(nil),           // 17: berth.guest.v1.WaitRequest
-	(*WaitResponse)(nil),          // 18: berth.guest.v1.WaitResponse
-	(*ListProcessesRequest)(nil),  // 19: berth.guest.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil), // 20: berth.guest.v1.ListProcessesResponse
-	(*FileInfo)(nil),              // 21: berth.guest.v1.FileInfo
-	(*StatRequest)(nil),           // 22: berth.guest.v1.StatRequest
-	(*StatResponse)(nil),          // 23: berth.guest.v1.StatResponse
-	(*ListDirRequest)(nil),        // 24: berth.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),       // 25: berth.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),        // 26: berth.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),       // 27: berth.guest.v1.MakeDirResponse
-	(*MoveRequest)(nil),           // 28: berth.guest.v1.MoveRequest
-	(*MoveResponse)(nil),          // 29: berth.guest.v1.MoveResponse
-	(*RemoveRequest)(nil),         // 30: berth.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 31: berth.guest.v1.RemoveResponse
+	(*ProcessUsage)(nil),          // 10: berth.guest.v1.ProcessUsage
+	(*AttachRequest)(nil),         // 11: berth.guest.v1.AttachRequest
+	(*InputRequest)(nil),          // 12: berth.guest.v1.InputRequest
+	(*InputResponse)(nil),         // 13: berth.guest.v1.InputResponse
+	(*CloseInputRequest)(nil),     // 14: berth.guest.v1.CloseInputRequest
+	(*CloseInputResponse)(nil),    // 15: berth.guest.v1.CloseInputResponse
+	(*SignalRequest)(nil),         // 16: berth.guest.v1.SignalRequest
+	(*SignalResponse)(nil),        // 17: berth.guest.v1.SignalResponse
+	(*WaitRequest)(nil),           // 18: berth.guest.v1.WaitRequest
+	(*WaitResponse)(nil),          // 19: berth.guest.v1.WaitResponse
+	(*ListProcessesRequest)(nil),  // 20: berth.guest.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil), // 21: berth.guest.v1.ListProcessesResponse
+	(*FileInfo)(nil),              // 22: berth.guest.v1.FileInfo
+	(*StatRequest)(nil),           // 23: berth.guest.v1.StatRequest
+	(*StatResponse)(nil),          // 24: berth.guest.v1.StatResponse
+	(*ListDirRequest)(nil),        // 25: berth.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),       // 26: berth.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),        // 27: berth.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),       // 28: berth.guest.v1.MakeDirResponse
+	(*MoveRequest)(nil),           // 29: berth.guest.v1.MoveRequest
+	(*MoveResponse)(nil),          // 30: berth.guest.v1.MoveResponse
+	(*RemoveRequest)(nil),         // 31: berth.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 32: berth.guest.v1.RemoveResponse
 }
 var file_v1_guest_proto_depIdxs = []int32{
 	8,  // 0: berth.guest.v1.ProcessEvent.started:type_name -> berth.guest.v1.Process
@@ -2097,42 +2191,43 @@ var file_v1_guest_proto_depIdxs = []int32{
 	0,  // 5: berth.guest.v1.Output.stream:type_name -> berth.guest.v1.Stream
 	0,  // 6: berth.guest.v1.Missed.stream:type_name -> berth.guest.v1.Stream
 	9,  // 7: berth.guest.v1.Process.exit:type_name -> berth.guest.v1.Exit
-	9,  // 8: berth.guest.v1.WaitResponse.exit:type_name -> berth.guest.v1.Exit
-	8,  // 9: berth.guest.v1.ListProcessesResponse.processes:type_name -> berth.guest.v1.Process
-	21, // 10: berth.guest.v1.StatResponse.info:type_name -> berth.guest.v1.FileInfo
-	21, // 11: berth.guest.v1.ListDirResponse.entries:type_name -> berth.guest.v1.FileInfo
-	21, // 12: berth.guest.v1.MakeDirResponse.info:type_name -> berth.guest.v1.FileInfo
-	1,  // 13: berth.guest.v1.Guest.Hello:input_type -> berth.guest.v1.HelloRequest
-	3,  // 14: berth.guest.v1.Guest.Start:input_type -> berth.guest.v1.StartRequest
-	10, // 15: berth.guest.v1.Guest.Attach:input_type -> berth.guest.v1.AttachRequest
-	11, // 16: berth.guest.v1.Guest.Input:input_type -> berth.guest.v1.InputRequest
-	13, // 17: berth.guest.v1.Guest.CloseInput:input_type -> berth.guest.v1.CloseInputRequest
-	15, // 18: berth.guest.v1.Guest.Signal:input_type -> berth.guest.v1.SignalRequest
-	17, // 19: berth.guest.v1.Guest.Wait:input_type -> berth.guest.v1.WaitRequest
-	19, // 20: berth.guest.v1.Guest.ListProcesses:input_type -> berth.guest.v1.ListProcessesRequest
-	22, // 21: berth.guest.v1.Guest.Stat:input_type -> berth.guest.v1.StatRequest
-	24, // 22: berth.guest.v1.Guest.ListDir:input_type -> berth.guest.v1.ListDirRequest
-	26, // 23: berth.guest.v1.Guest.MakeDir:input_type -> berth.guest.v1.MakeDirRequest
-	28, // 24: berth.guest.v1.Guest.Move:input_type -> berth.guest.v1.MoveRequest
-	30, // 25: berth.guest.v1.Guest.Remove:input_type -> berth.guest.v1.RemoveRequest
-	2,  // 26: berth.guest.v1.Guest.Hello:output_type -> berth.guest.v1.HelloResponse
-	4,  // 27: berth.guest.v1.Guest.Start:output_type -> berth.guest.v1.ProcessEvent
-	4,  // 28: berth.guest.v1.Guest.Attach:output_type -> berth.guest.v1.ProcessEvent
-	12, // 29: berth.guest.v1.Guest.Input:output_type -> berth.guest.v1.InputResponse
-	14, // 30: berth.guest.v1.Guest.CloseInput:output_type -> berth.guest.v1.CloseInputResponse
-	16, // 31: berth.guest.v1.Guest.Signal:output_type -> berth.guest.v1.SignalResponse
-	18, // 32: berth.guest.v1.Guest.Wait:output_type -> berth.guest.v1.WaitResponse
-	20, // 33: berth.guest.v1.Guest.ListProcesses:output_type -> berth.guest.v1.ListProcessesResponse
-	23, // 34: berth.guest.v1.Guest.Stat:output_type -> berth.guest.v1.StatResponse
-	25, // 35: berth.guest.v1.Guest.ListDir:output_type -> berth.guest.v1.ListDirResponse
-	27, // 36: berth.guest.v1.Guest.MakeDir:output_type -> berth.guest.v1.MakeDirResponse
-	29, // 37: berth.guest.v1.Guest.Move:output_type -> berth.guest.v1.MoveResponse
-	31, // 38: berth.guest.v1.Guest.Remove:output_type -> berth.guest.v1.RemoveResponse
-	26, // [26:39] is the sub-list for method output_type
-	13, // [13:26] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 8: berth.guest.v1.Process.usage:type_name -> berth.guest.v1.ProcessUsage
+	9,  // 9: berth.guest.v1.WaitResponse.exit:type_name -> berth.guest.v1.Exit
+	8,  // 10: berth.guest.v1.ListProcessesResponse.processes:type_name -> berth.guest.v1.Process
+	22, // 11: berth.guest.v1.StatResponse.info:type_name -> berth.guest.v1.FileInfo
+	22, // 12: berth.guest.v1.ListDirResponse.entries:type_name -> berth.guest.v1.FileInfo
+	22, // 13: berth.guest.v1.MakeDirResponse.info:type_name -> berth.guest.v1.FileInfo
+	1,  // 14: berth.guest.v1.Guest.Hello:input_type -> berth.guest.v1.HelloRequest
+	3,  // 15: berth.guest.v1.Guest.Start:input_type -> berth.guest.v1.StartRequest
+	11, // 16: berth.guest.v1.Guest.Attach:input_type -> berth.guest.v1.AttachRequest
+	12, // 17: berth.guest.v1.Guest.Input:input_type -> berth.guest.v1.InputRequest
+	14, // 18: berth.guest.v1.Guest.CloseInput:input_type -> berth.guest.v1.CloseInputRequest
+	16, // 19: berth.guest.v1.Guest.Signal:input_type -> berth.guest.v1.SignalRequest
+	18, // 20: berth.guest.v1.Guest.Wait:input_type -> berth.guest.v1.WaitRequest
+	20, // 21: berth.guest.v1.Guest.ListProcesses:input_type -> berth.guest.v1.ListProcessesRequest
+	23, // 22: berth.guest.v1.Guest.Stat:input_type -> berth.guest.v1.StatRequest
+	25, // 23: berth.guest.v1.Guest.ListDir:input_type -> berth.guest.v1.ListDirRequest
+	27, // 24: berth.guest.v1.Guest.MakeDir:input_type -> berth.guest.v1.MakeDirRequest
+	29, // 25: berth.guest.v1.Guest.Move:input_type -> berth.guest.v1.MoveRequest
+	31, // 26: berth.guest.v1.Guest.Remove:input_type -> berth.guest.v1.RemoveRequest
+	2,  // 27: berth.guest.v1.Guest.Hello:output_type -> berth.guest.v1.HelloResponse
+	4,  // 28: berth.guest.v1.Guest.Start:output_type -> berth.guest.v1.ProcessEvent
+	4,  // 29: berth.guest.v1.Guest.Attach:output_type -> berth.guest.v1.ProcessEvent
+	13, // 30: berth.guest.v1.Guest.Input:output_type -> berth.guest.v1.InputResponse
+	15, // 31: berth.guest.v1.Guest.CloseInput:output_type -> berth.guest.v1.CloseInputResponse
+	17, // 32: berth.guest.v1.Guest.Signal:output_type -> berth.guest.v1.SignalResponse
+	19, // 33: berth.guest.v1.Guest.Wait:output_type -> berth.guest.v1.WaitResponse
+	21, // 34: berth.guest.v1.Guest.ListProcesses:output_type -> berth.guest.v1.ListProcessesResponse
+	24, // 35: berth.guest.v1.Guest.Stat:output_type -> berth.guest.v1.StatResponse
+	26, // 36: berth.guest.v1.Guest.ListDir:output_type -> berth.guest.v1.ListDirResponse
+	28, // 37: berth.guest.v1.Guest.MakeDir:output_type -> berth.guest.v1.MakeDirResponse
+	30, // 38: berth.guest.v1.Guest.Move:output_type -> berth.guest.v1.MoveResponse
+	32, // 39: berth.guest.v1.Guest.Remove:output_type -> berth.guest.v1.RemoveResponse
+	27, // [27:40] is the sub-list for method output_type
+	14, // [14:27] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_v1_guest_proto_init() }
@@ -2153,7 +2248,7 @@ func file_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_guest_proto_rawDesc), len(file_v1_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
