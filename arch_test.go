@@ -17,7 +17,7 @@ var floors = []struct {
 	prefix string
 	floor  int
 }{
-	{"sandbox", 0}, {"guestapi", 1},
+	{"sandbox", 0}, {"guestapi", 1}, {"tarball", 1},
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 11}, {"record/recordtest", 11}, {"blob/blobtest", 11},
 	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"image", 21},
@@ -32,7 +32,8 @@ var floors = []struct {
 var narrow = map[string][]string{
 	"sandbox":         {},
 	"guestapi":        {},
-	"guest":           {"guestapi"},
+	"tarball":         {},
+	"guest":           {"guestapi", "tarball"},
 	"cmd/berth-guest": {"guest", "guestapi"},
 	"client":          {"sandbox"},
 	"api":             {"sandbox", "engine"},
