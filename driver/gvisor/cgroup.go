@@ -138,8 +138,14 @@ func (g *group) make(memory int64) error {
 	return g.setMemory(memory)
 }
 
-// setMemory limits what the group may hold, swap included.
+// reserve is what the engine itself may hold beside its sandbox's memory. That
+// limit the engine keeps; the cgroup's is the wall behind it.
+func reserve(memory int64) int64 { return 64<<20 + memory/16 }
+
+// setMemory limits what the group may hold for a sandbox of so much memory,
+// swap included.
 func (g *group) setMemory(memory int64) error {
+	memory += reserve(memory)
 	m := g.dir(g.of.memory)
 	if g.of.memory.unified {
 		return errors.Join(

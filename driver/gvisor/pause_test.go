@@ -144,6 +144,9 @@ print('held')"`
 		t.Fatal(err)
 	}
 	b.mustSh(t, "user", hold)
+	if kb := b.mustSh(t, "user", "awk '/MemTotal/{print $2}' /proc/meminfo"); kb != "1048576" {
+		t.Errorf("MemTotal is %s kB after growing to 1 GiB", kb)
+	}
 	b.mustSh(t, "user", "timeout 2 sh -c 'while :; do :; done' || true")
 	if throttled(t, d, b.ID()) == 0 {
 		t.Error("the smaller share of the processor does not hold")

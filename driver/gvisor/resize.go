@@ -2,18 +2,20 @@ package gvisor
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/control/client"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// Resize changes the memory and the processor share of a live machine; what
-// programs inside read as the size of the memory stays as it was at the start.
-// The other limits hold from the next start. Memory that is in use cannot be
-// taken away: Exhausted.
+// Resize changes the memory and the processor share of a live machine, the size
+// that programs read included. The other limits hold from the next start.
+// Memory that is in use cannot be taken away: Exhausted.
 func (d *Driver) Resize(_ context.Context, dm driver.Machine, l sandbox.Limits) error {
 	const op = "resize"
 	m, ok := dm.(*machine)
@@ -23,11 +25,38 @@ func (d *Driver) Resize(_ context.Context, dm driver.Machine, l sandbox.Limits) 
 	if err := l.Check(); err != nil {
 		return fault(op, m.id, err)
 	}
-	if err := m.group.setMemory(l.MemoryBytes); err != nil {
-		if errors.Is(err, unix.EBUSY) {
-			return &sandbox.Error{Op: op, Kind: sandbox.Exhausted, ID: m.id, Err: err, Hint: "more memory than that is in use"}
-		}
+	used, err := m.group.memoryUse()
+	if err != nil {
 		return m.usageError(err)
 	}
+	if used > l.MemoryBytes {
+		return &sandbox.Error{Op: op, Kind: sandbox.Exhausted, ID: m.id, Err: fmt.Errorf("%d MiB are in use, more than %d", used>>20, l.MemoryBytes>>20),
+			Hint: "end what uses the memory, then resize"}
+	}
+	// The wall is moved out before the limit, and in after it.
+	if err := m.group.setMemory(max(l.MemoryBytes, used)); err != nil {
+		return m.usageError(err)
+	}
+	if err := m.limitMemory(l.MemoryBytes); err != nil {
+		return fault(op, m.id, err)
+	}
 	return m.usageError(m.group.setCPU(l.CPUMilli))
+}
+
+// limitMemory tells the engine how much memory the sandbox has.
+func (m *machine) limitMemory(bytes int64) error {
+	// The path of a socket has little room, a descriptor's is always short.
+	socket, err := os.OpenFile(filepath.Join(m.place.engine(), "runsc-"+string(m.id)+".sock"), unix.O_PATH, 0)
+	if err != nil {
+		return fmt.Errorf("open control socket: %w", err)
+	}
+	defer socket.Close()
+	c, err := client.ConnectTo(fmt.Sprintf("/proc/self/fd/%d", socket.Fd()))
+	if err != nil {
+		return fmt.Errorf("open control socket: %w", err)
+	}
+	defer c.Close()
+	arg := struct{ Limit uint64 }{uint64(bytes)}
+	var ignored map[string]any
+	return c.Call("Usage.Collect", &arg, &ignored)
 }

@@ -80,4 +80,59 @@ var edits = []edit{
 		Replace: "\t\tif f.opts.DiskBackedFile {\n\t\t\tf.knownCommittedBytes += amount\n\t\t\tif !f.opts.DisableMemoryAccounting {\n" +
 			"\t\t\t\tusage.MemoryAccounting.Inc(amount, maseg.ValuePtr().kind, maseg.ValuePtr().memCgID)\n\t\t\t}\n\t\t\tcontinue\n\t\t}\n",
 	},
+	{
+		Why:  "memory past the limit is refused before the cgroup's end, where the kernel would kill one process after another: pages of a dead process are the engine's and not free at once",
+		File: "pkg/sentry/pgalloc/pgalloc.go",
+		At:   "func (f *MemoryFile) Allocate(length uint64, opts AllocOpts) (memmap.FileRange, error) {\n",
+		Replace: `var unlimited atomicbitops.Int32
+
+// Unlimit lifts the limit until Limit is called as often.
+func (f *MemoryFile) Unlimit() { unlimited.Add(1) }
+
+// Limit ends what Unlimit began.
+func (f *MemoryFile) Limit() { unlimited.Add(-1) }
+
+// Full reports whether length more bytes would exceed the limit.
+func (f *MemoryFile) Full(length uint64) bool {
+	if f.opts.DiskBackedFile || usage.MaximumTotalMemoryBytes == 0 || unlimited.Load() > 0 {
+		return false
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.file.Fd()), &st); err != nil {
+		return false
+	}
+	return uint64(st.Blocks)*512+length > usage.MaximumTotalMemoryBytes
+}
+
+func (f *MemoryFile) Allocate(length uint64, opts AllocOpts) (memmap.FileRange, error) {
+	if f.Full(length) {
+		return memmap.FileRange{}, linuxerr.ENOMEM
+	}
+`,
+	},
+	{
+		Why:   "the process that needs more is killed, as it would be by the kernel; the guest alone may go on into the reserve",
+		File:  "pkg/sentry/kernel/task_run.go",
+		At:    "\t\t\tregion := trace.StartRegion(t.traceContext, faultRegion)\n",
+		After: "\t\t\tif t.tg.pidWithinNS.Load() == int32(initTID) {\n\t\t\t\tt.k.mf.Unlimit()\n\t\t\t\tdefer t.k.mf.Limit()\n\t\t\t}\n",
+	},
+	{
+		Why:  "that kill",
+		File: "pkg/sentry/kernel/task_run.go",
+		At:   "\t\t\t// Is this a vsyscall that we need emulate?\n",
+		Replace: "\t\t\tif linuxerr.Equals(linuxerr.ENOMEM, err) && t.k.mf.Full(hostarch.HugePageSize) {\n" +
+			"\t\t\t\tt.PrepareGroupExit(linux.WaitStatusTerminationSignal(linux.SIGKILL))\n\t\t\t\treturn (*runExit)(nil)\n\t\t\t}\n",
+	},
+	{
+		Why:   "the limit changes while the sandbox runs",
+		File:  "pkg/sentry/control/usage.go",
+		At:    "\tFull bool `json:\"Full\"`\n",
+		After: "\tLimit uint64 `json:\"Limit\"`\n",
+	},
+	{
+		Why:   "by the same call",
+		File:  "pkg/sentry/control/usage.go",
+		At:    "func (u *Usage) Collect(opts *MemoryUsageOpts, out *MemoryUsage) error {\n",
+		After: "\tif opts.Limit > 0 {\n\t\tusage.MinimumTotalMemoryBytes = opts.Limit\n\t\tusage.MaximumTotalMemoryBytes = opts.Limit\n\t}\n",
+	},
 }
