@@ -15,13 +15,14 @@ import (
 
 // Codes by the names of the kinds that they carry.
 const (
-	invalid   = connect.CodeInvalidArgument
-	forbidden = connect.CodePermissionDenied
-	notFound  = connect.CodeNotFound
-	conflict  = connect.CodeFailedPrecondition
-	exhausted = connect.CodeResourceExhausted
-	canceled  = connect.CodeCanceled
-	internal  = connect.CodeInternal
+	invalid     = connect.CodeInvalidArgument
+	forbidden   = connect.CodePermissionDenied
+	notFound    = connect.CodeNotFound
+	conflict    = connect.CodeFailedPrecondition
+	exhausted   = connect.CodeResourceExhausted
+	unsupported = connect.CodeUnimplemented
+	canceled    = connect.CodeCanceled
+	internal    = connect.CodeInternal
 )
 
 // refuse makes an error of a code with a hint, which may be "".
@@ -80,6 +81,10 @@ var errnos = map[syscall.Errno]struct {
 	syscall.ENOMEM:       {exhausted, "the sandbox's memory is full"},
 	syscall.E2BIG:        {invalid, "write the arguments to a file and pass its path"},
 	syscall.EPIPE:        {conflict, ""},
+	syscall.ENOTSUP:      {unsupported, "this file system cannot do it"},
+	syscall.ENOSYS:       {unsupported, "the sandbox's kernel cannot do it"},
+	syscall.ERANGE:       {invalid, ""},
+	syscall.EMLINK:       {exhausted, ""},
 }
 
 // fromOS turns an error of the operating system into one with a code. The text

@@ -50,6 +50,7 @@ type Guest struct {
 	boot   time.Time
 	files  tree
 	procs  *table
+	terms  *terminals
 }
 
 // New makes a guest that does nothing until Serve.
@@ -75,6 +76,8 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	defer stopReaping()
 	g.procs = newTable(kids, g.config.LogBytes)
 
+	g.terms = &terminals{kids: kids}
+
 	entrance := newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
 		Handler:           g.routes(),
@@ -91,6 +94,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	defer unhook()
 	err = server.Serve(entrance)
 	entrance.Close()
+	g.terms.close()
 	g.procs.close()
 	if ctx.Err() != nil && (errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed)) {
 		return nil
@@ -110,8 +114,15 @@ func (g *Guest) routes() http.Handler {
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil), // the link is local
 	))
+	mux.Handle(guestv1connect.NewFilesHandler(&fileService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewTerminalsHandler(&terminalService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.HandleFunc("GET /files", g.readFile)
 	mux.HandleFunc("PUT /files", g.writeFile)
+	mux.HandleFunc("PATCH /files", g.patchFile)
+	mux.HandleFunc("GET /archive", g.packFolder)
+	mux.HandleFunc("PUT /archive", g.unpackFolder)
 	return mux
 }
 

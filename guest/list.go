@@ -23,6 +23,11 @@ const (
 // listDir lists a folder in the order of paths, compared name by name, so that
 // a folder is followed by what is in it. Links are listed, never entered.
 func (g *Guest) listDir(ctx context.Context, r *guestv1.ListDirRequest) ([]*guestv1.FileInfo, bool, error) {
+	return g.find(ctx, r, nil)
+}
+
+// find lists only what matches a pattern; no patterns match everything.
+func (g *Guest) find(ctx context.Context, r *guestv1.ListDirRequest, match globs) ([]*guestv1.FileInfo, bool, error) {
 	root, err := cleanPath(string(r.Path))
 	if err != nil {
 		return nil, false, err
@@ -30,7 +35,7 @@ func (g *Guest) listDir(ctx context.Context, r *guestv1.ListDirRequest) ([]*gues
 	if r.Depth < 0 || r.Depth > maxDepth || r.Limit < 0 || r.Limit > maxEntries {
 		return nil, false, refuse(invalid, "depth takes 1 to 1024, limit 1 to 10000", "depth %d or limit %d is out of range", r.Depth, r.Limit)
 	}
-	l := &listing{g: g, ctx: ctx, names: &names{}, limit: int(r.Limit)}
+	l := &listing{g: g, ctx: ctx, names: &names{}, limit: int(r.Limit), root: root, match: match}
 	if l.limit == 0 {
 		l.limit = maxEntries
 	}
@@ -61,6 +66,8 @@ type listing struct {
 	ctx     context.Context
 	names   *names
 	limit   int
+	root    string
+	match   globs
 	after   []string
 	entries []*guestv1.FileInfo
 	bytes   int
@@ -101,7 +108,7 @@ func (l *listing) entry(dir, name string, depth int, after []string) error {
 		}
 		return err
 	}
-	if !known {
+	if !known && l.wanted(file) {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
@@ -124,6 +131,11 @@ func (l *listing) entry(dir, name string, depth int, after []string) error {
 		return nil
 	}
 	return err
+}
+
+// wanted reports whether a path is to be listed.
+func (l *listing) wanted(file string) bool {
+	return len(l.match) == 0 || l.match.match(strings.TrimPrefix(strings.TrimPrefix(file, l.root), "/"))
 }
 
 // smallest gives the first names of dir from least on, sorted, as many as a page

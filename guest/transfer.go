@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+	"github.com/berth-dev/berth/tarball"
 )
 
 // httpStatus is the status of a file route's error; the body says the kind.
@@ -130,12 +131,9 @@ func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader) (*guestv1
 	if err != nil {
 		return nil, err
 	}
-	mode, err := strconv.ParseUint("0"+q.Get("mode"), 8, 32)
-	if err == nil {
-		err = checkMode(uint32(mode))
-	}
+	mode, err := parseMode(q.Get("mode"))
 	if err != nil {
-		return nil, refuse(invalid, "a mode is octal, 0 to 7777", "malformed mode %.20q", q.Get("mode"))
+		return nil, err
 	}
 	owner, err := g.owner(q.Get("user"))
 	if err != nil {
@@ -145,7 +143,7 @@ func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader) (*guestv1
 	if err != nil {
 		return nil, err
 	}
-	w := writing{g: g, target: target, mode: uint32(mode), owner: owner}
+	w := writing{g: g, target: target, mode: mode, owner: owner}
 	if old != nil {
 		w.keep(old)
 	} else if q.Get("parents") == "true" {
@@ -161,6 +159,18 @@ func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader) (*guestv1
 		info.Path = []byte(name)
 	}
 	return info, err
+}
+
+// parseMode reads an octal mode; "" is 0.
+func parseMode(s string) (uint32, error) {
+	mode, err := strconv.ParseUint("0"+s, 8, 32)
+	if err == nil {
+		err = checkMode(uint32(mode))
+	}
+	if err != nil {
+		return 0, refuse(invalid, "a mode is octal, 0 to 7777", "malformed mode %.20q", s)
+	}
+	return uint32(mode), nil
 }
 
 // maxLinks bounds the symbolic links at the end of a path, as the kernel does.
@@ -235,7 +245,7 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 			files.remove(temp)
 		}
 	}()
-	_, err = io.CopyBuffer(onlyWriter{f}, onlyReader{body}, make([]byte, 128<<10))
+	_, err = tarball.CopySparse(ctx, f, body)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return bodyError(ctx, err)
 	}
@@ -248,11 +258,8 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 	return files.rename(temp, w.target)
 }
 
-// onlyReader and onlyWriter hide shortcuts that would take small buffers.
-type (
-	onlyReader struct{ io.Reader }
-	onlyWriter struct{ io.Writer }
-)
+// onlyWriter hides a shortcut that would take small buffers.
+type onlyWriter struct{ io.Writer }
 
 // bodyError tells a body that broke off from a disk that refused it.
 func bodyError(ctx context.Context, err error) error {

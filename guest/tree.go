@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // tree is the file system that the host reaches. Names are absolute and clean.
@@ -20,6 +21,9 @@ type tree interface {
 	removeAll(name string) error
 	chmod(name string, mode fs.FileMode) error
 	chown(name string, uid, gid uint32) error // of the entry itself, not of what a link points to
+	chtimes(name string, modified time.Time) error
+	symlink(target, name string) error
+	root(name string) (*os.Root, error) // a folder that nothing leaves
 	close() error
 }
 
@@ -72,11 +76,16 @@ func (wholeTree) chmod(name string, m fs.FileMode) error { return os.Chmod(name,
 func (wholeTree) chown(name string, uid, gid uint32) error {
 	return os.Lchown(name, int(uid), int(gid))
 }
-func (wholeTree) close() error { return nil }
+func (wholeTree) chtimes(name string, at time.Time) error {
+	return os.Chtimes(name, time.Time{}, at)
+}
+func (wholeTree) symlink(target, name string) error  { return os.Symlink(target, name) }
+func (wholeTree) root(name string) (*os.Root, error) { return os.OpenRoot(name) }
+func (wholeTree) close() error                       { return nil }
 
 // scratchTree is a folder that no path leaves, by whatever link. All belongs to
 // the current user.
-type scratchTree struct{ root *os.Root }
+type scratchTree struct{ dir *os.Root }
 
 // beneath makes an absolute name relative to the folder.
 func beneath(name string) string {
@@ -87,17 +96,22 @@ func beneath(name string) string {
 }
 
 func (t scratchTree) open(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	return t.root.OpenFile(beneath(name), flag|noWait, perm)
+	return t.dir.OpenFile(beneath(name), flag|noWait, perm)
 }
-func (t scratchTree) stat(name string) (fs.FileInfo, error)  { return t.root.Stat(beneath(name)) }
-func (t scratchTree) lstat(name string) (fs.FileInfo, error) { return t.root.Lstat(beneath(name)) }
-func (t scratchTree) readlink(name string) (string, error)   { return t.root.Readlink(beneath(name)) }
-func (t scratchTree) mkdir(name string, p fs.FileMode) error { return t.root.Mkdir(beneath(name), p) }
+func (t scratchTree) stat(name string) (fs.FileInfo, error)  { return t.dir.Stat(beneath(name)) }
+func (t scratchTree) lstat(name string) (fs.FileInfo, error) { return t.dir.Lstat(beneath(name)) }
+func (t scratchTree) readlink(name string) (string, error)   { return t.dir.Readlink(beneath(name)) }
+func (t scratchTree) mkdir(name string, p fs.FileMode) error { return t.dir.Mkdir(beneath(name), p) }
 func (t scratchTree) rename(from, to string) error {
-	return t.root.Rename(beneath(from), beneath(to))
+	return t.dir.Rename(beneath(from), beneath(to))
 }
-func (t scratchTree) remove(name string) error               { return t.root.Remove(beneath(name)) }
-func (t scratchTree) removeAll(name string) error            { return t.root.RemoveAll(beneath(name)) }
-func (t scratchTree) chmod(name string, m fs.FileMode) error { return t.root.Chmod(beneath(name), m) }
+func (t scratchTree) remove(name string) error               { return t.dir.Remove(beneath(name)) }
+func (t scratchTree) removeAll(name string) error            { return t.dir.RemoveAll(beneath(name)) }
+func (t scratchTree) chmod(name string, m fs.FileMode) error { return t.dir.Chmod(beneath(name), m) }
 func (t scratchTree) chown(string, uint32, uint32) error     { return nil }
-func (t scratchTree) close() error                           { return t.root.Close() }
+func (t scratchTree) chtimes(name string, at time.Time) error {
+	return t.dir.Chtimes(beneath(name), time.Time{}, at)
+}
+func (t scratchTree) symlink(target, name string) error  { return t.dir.Symlink(target, beneath(name)) }
+func (t scratchTree) root(name string) (*os.Root, error) { return t.dir.OpenRoot(beneath(name)) }
+func (t scratchTree) close() error                       { return t.dir.Close() }

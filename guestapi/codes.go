@@ -12,6 +12,11 @@ type FileError struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
+// Unpacked is the JSON body that answers an unpacked tar stream.
+type Unpacked struct {
+	Files, Folders, Links, Bytes int64
+}
+
 // kinds pairs each kind's text with the Connect code that carries it.
 var kinds = []struct {
 	kind string

@@ -10,6 +10,9 @@
 //
 //	GET  /files?path=P&offset=N&length=N   the bytes; Berth-File-Info holds a v1.FileInfo (JSON)
 //	PUT  /files?path=P&mode=0644&user=U&parents=true   body in, a v1.FileInfo (JSON) out
+//	PATCH /files?path=P&append=true or &at=N, and as PUT   the body is added, or written into the file
+//	GET  /archive?path=P&gzip=true    a tar stream of what a folder holds
+//	PUT  /archive?path=P&user=U&keep_owner=true   a tar stream in, an Unpacked (JSON) out
 //
 // Errors of the file routes are a FileError, with the code a
 // sandbox.Kind; those of the service are Connect errors, whose code maps to a

@@ -37,6 +37,8 @@ const (
 // cannot be reached.
 type Client struct {
 	rpc   guestv1connect.GuestClient
+	tools guestv1connect.FilesClient
+	eyes  guestv1connect.WatcherClient
 	calls *http.Transport // HTTP/2: one connection for every call
 	files *http.Transport // HTTP/1.1: one connection for each body
 	http  *http.Client    // over files
@@ -63,8 +65,11 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	c.files.Protocols.SetHTTP1(true)
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &http.Client{Transport: c.files, CheckRedirect: noRedirects}
-	c.rpc = guestv1connect.NewGuestClient(&http.Client{Transport: c.calls, CheckRedirect: noRedirects}, origin,
-		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil))
+	over := &http.Client{Transport: c.calls, CheckRedirect: noRedirects}
+	bounds := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
+	c.rpc = guestv1connect.NewGuestClient(over, origin, bounds...)
+	c.tools = guestv1connect.NewFilesClient(over, origin, bounds...)
+	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
 	return c
 }
 

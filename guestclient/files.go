@@ -41,6 +41,11 @@ func (c *Client) ListDir(ctx context.Context, path string, depth, limit int, aft
 	if err != nil {
 		return nil, false, err
 	}
+	return entries(op, r, limit)
+}
+
+// entries takes a page of at most limit entries over.
+func entries(op string, r *guestv1.ListDirResponse, limit int) ([]sandbox.FileInfo, bool, error) {
 	if limit == 0 {
 		limit = MaxEntries
 	}

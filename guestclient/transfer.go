@@ -30,7 +30,7 @@ func (c *Client) ReadFile(ctx context.Context, path string, r sandbox.ReadRange)
 		return nil, sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the range %d+%d is negative", r.Offset, r.Length)
 	}
 	q := url.Values{"path": {path}, "offset": {strconv.FormatInt(r.Offset, 10)}, "length": {strconv.FormatInt(r.Length, 10)}}
-	resp, err := c.fileCall(ctx, op, http.MethodGet, q, nil)
+	resp, err := c.bodyCall(ctx, op, http.MethodGet, filesRoute, q, nil)
 	if err != nil {
 		return nil, sandbox.FileInfo{}, err
 	}
@@ -51,19 +51,23 @@ func (c *Client) WriteFile(ctx context.Context, path string, o sandbox.WriteOpti
 	}
 	q := url.Values{"path": {path}, "user": {o.User}, "mode": {strconv.FormatUint(uint64(o.Mode), 8)},
 		"parents": {strconv.FormatBool(o.Parents)}}
-	source := &bodySource{in: body}
-	defer source.Close()
-	resp, err := c.fileCall(ctx, op, http.MethodPut, q, source)
-	if err != nil {
-		if own := source.failure(); own != nil {
-			err = &sandbox.Error{Op: op, Err: fmt.Errorf("read the body: %w", own)}
+	method := http.MethodPut
+	switch {
+	case o.Append && o.At != nil:
+		return sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the bytes are to be added and to be written at %d", *o.At)
+	case o.Append:
+		method = http.MethodPatch
+		q.Set("append", "true")
+	case o.At != nil:
+		if *o.At < 0 {
+			return sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the place %d is negative", *o.At)
 		}
-		return sandbox.FileInfo{}, err
+		method = http.MethodPatch
+		q.Set("at", strconv.FormatInt(*o.At, 10))
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxHeader))
+	data, err := c.upload(ctx, op, method, filesRoute, q, body)
 	if err != nil {
-		return sandbox.FileInfo{}, unreached(ctx, op, err)
+		return sandbox.FileInfo{}, err
 	}
 	info, err := decodeInfo(data)
 	if err != nil {
@@ -72,9 +76,35 @@ func (c *Client) WriteFile(ctx context.Context, path string, o sandbox.WriteOpti
 	return info, nil
 }
 
-// fileCall makes one request of the file routes and reads its error, if it is one.
-func (c *Client) fileCall(ctx context.Context, op, method string, q url.Values, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, origin+"/files?"+q.Encode(), body)
+// The guest's routes for bodies.
+const (
+	filesRoute   = "/files"
+	archiveRoute = "/archive"
+)
+
+// upload sends a body and returns the guest's answer to it.
+func (c *Client) upload(ctx context.Context, op, method, route string, q url.Values, body io.Reader) ([]byte, error) {
+	source := &bodySource{in: body}
+	defer source.Close()
+	resp, err := c.bodyCall(ctx, op, method, route, q, source)
+	if err != nil {
+		if own := source.failure(); own != nil {
+			err = &sandbox.Error{Op: op, Err: fmt.Errorf("read the body: %w", own)}
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxHeader))
+	if err != nil {
+		return nil, unreached(ctx, op, err)
+	}
+	return data, nil
+}
+
+// bodyCall makes one request of the routes for bodies and reads its error, if it
+// is one.
+func (c *Client) bodyCall(ctx context.Context, op, method, route string, q url.Values, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, origin+route+"?"+q.Encode(), body)
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, Err: err}
 	}

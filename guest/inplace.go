@@ -1,0 +1,111 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+)
+
+// patchFile answers PATCH /files: a body is added to a file or written into it.
+// What came before a body breaks off stays.
+func (g *Guest) patchFile(w http.ResponseWriter, r *http.Request) {
+	info, err := g.patch(r.Context(), r.URL.Query(), r.Body)
+	if err != nil {
+		sendError(w, err)
+		return
+	}
+	body, err := protojson.Marshal(info)
+	if err != nil {
+		sendError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // a broken connection is the host's to notice
+}
+
+func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guestv1.FileInfo, error) {
+	name, err := cleanPath(q.Get("path"))
+	if err != nil {
+		return nil, err
+	}
+	mode, err := parseMode(q.Get("mode"))
+	if err != nil {
+		return nil, err
+	}
+	at, err := number(q.Get("at"))
+	if err != nil || (q.Get("append") == "true") == q.Has("at") {
+		return nil, refuse(invalid, "set append, or at to a count of bytes", "malformed place to write to")
+	}
+	owner, err := g.owner(q.Get("user"))
+	if err != nil {
+		return nil, err
+	}
+	target, old, err := g.destination(name)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil && q.Get("parents") == "true" {
+		if err := g.makeParents(target, owner); err != nil {
+			return nil, err
+		}
+	}
+	f, err := g.openToPatch(target, old, mode, owner, q.Get("append") == "true")
+	if err != nil {
+		return nil, withHint(fromOS(err), notFound, "set parents to make the folders above it")
+	}
+	if _, err = f.Seek(at, io.SeekStart); err == nil {
+		_, err = io.CopyBuffer(onlyWriter{f}, &steady{ctx, body}, make([]byte, 128<<10))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fromOS(bodyError(ctx, err))
+	}
+	if old != nil && mode != 0 {
+		if err := g.files.chmod(target, fileMode(mode)); err != nil {
+			return nil, fromOS(err)
+		}
+	}
+	info, err := g.stat(target, false)
+	if err == nil {
+		info.Path = []byte(name)
+	}
+	return info, err
+}
+
+// openToPatch opens a file to write into, which is made if it is not there.
+func (g *Guest) openToPatch(target string, old fs.FileInfo, mode uint32, owner account, add bool) (*os.File, error) {
+	flag := os.O_WRONLY | syscall.O_NOFOLLOW
+	if add {
+		flag |= os.O_APPEND
+	}
+	if old != nil {
+		return g.files.open(target, flag, 0)
+	}
+	if mode == 0 {
+		mode = newFile
+	}
+	f, err := g.files.open(target, flag|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return g.files.open(target, flag, 0) // somebody was faster
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = g.files.chown(target, owner.uid, owner.gid)
+	if err == nil {
+		err = g.files.chmod(target, fileMode(mode))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
