@@ -17,7 +17,7 @@ var floors = []struct {
 	prefix string
 	floor  int
 }{
-	{"sandbox", 0}, {"guestapi", 1}, {"tarball", 1},
+	{"sandbox", 0}, {"guestapi", 1}, {"screen", 1}, {"tarball", 1},
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 21}, {"record/recordtest", 11}, {"blob/blobtest", 11},
 	{"screen", 15}, {"tarball", 15}, // libraries that know no sandbox
@@ -33,8 +33,9 @@ var floors = []struct {
 var narrow = map[string][]string{
 	"sandbox":         {},
 	"guestapi":        {},
+	"screen":          {},
 	"tarball":         {},
-	"guest":           {"guestapi", "tarball"},
+	"guest":           {"guestapi", "screen", "tarball"},
 	"cmd/berth-guest": {"guest", "guestapi"},
 	"client":          {"sandbox"},
 	"api":             {"sandbox", "engine"},
