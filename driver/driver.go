@@ -120,7 +120,9 @@ type Pauser interface {
 	// Pause saves what keep says, then ends m and frees all of its memory: no
 	// process, cgroup or namespace is left, only files. Wait returns an Exit that
 	// was asked for. The bytes are what Resume needs, under the terms of State;
-	// all that they stand for survives the loss of power when Pause returns.
+	// all that they stand for survives the loss of power when Pause returns. A
+	// machine that has ended is Unavailable. After a nil error m is of no more use:
+	// its Dial is Unavailable, and Stop must not be called.
 	//
 	// Once saving has begun the context no longer ends it. If there is no room
 	// (Exhausted) or saving fails, m runs on, unless the error is of kind
@@ -136,4 +138,28 @@ type Pauser interface {
 	// Discard removes what a machine that was put aside left. One that is not
 	// there is no error.
 	Discard(ctx context.Context, id sandbox.ID) error
+}
+
+// Finder is a Pauser that can say what became of a machine whose caller died
+// before it could keep what Pause or Resume gave.
+type Finder interface {
+	// Find waits for a save or a load that an earlier process began, undoes what
+	// is half done, and tells what there is of id now. NotFound: nothing that
+	// could be taken up; then nothing is left of it. A machine that this process
+	// holds is found too.
+	Find(ctx context.Context, id sandbox.ID) (Found, error)
+}
+
+// Found is what there is of a machine: one of the two is set.
+type Found struct {
+	State []byte // it lives: for Recover
+	Saved []byte // it is put aside: for Resume
+}
+
+// Resizer is a Driver that can change the limits of a machine that runs.
+type Resizer interface {
+	// Resize applies limits, complete ones, at once. What cannot be changed while
+	// the machine runs is Unsupported; limits below what is in use are Conflict.
+	// After an error the limits are those from before.
+	Resize(ctx context.Context, m Machine, limits sandbox.Limits) error
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -39,7 +40,29 @@ func (r *CreateRequest) Check() error {
 			Err:  fmt.Errorf("it has %d bytes, at most %d are kept with a sandbox", size, MaxSandboxEnvBytes),
 			Hint: "give large values with the command, or in a file"}
 	}
+	if err := r.checkName(); err != nil {
+		return err
+	}
+	if err := checkTags(r.Tags); err != nil {
+		return err
+	}
+	if err := r.Idle.Check(); err != nil {
+		return err
+	}
+	if err := r.Lifetime.Check(); err != nil {
+		return err
+	}
 	return checkMetadata(r.Metadata)
+}
+
+func (r *CreateRequest) checkName() error {
+	if r.Name != "" {
+		return CheckSandboxName(r.Name)
+	}
+	if r.Get {
+		return &Error{Op: "check name", Kind: Invalid, Err: errors.New("get needs a name"), Hint: "give the name of the sandbox to get or create"}
+	}
+	return nil
 }
 
 func checkMetadata(m map[string]string) error {
@@ -69,6 +92,9 @@ func (q *ListQuery) Check() error {
 			return &Error{Op: "check list query", Kind: Invalid, Err: fmt.Errorf("%.40q is not a state", s),
 				Hint: fmt.Sprintf("the states are %v", States())}
 		}
+	}
+	if err := checkTags(q.Tags); err != nil {
+		return err
 	}
 	return checkMetadata(q.Metadata)
 }

@@ -4,9 +4,16 @@ package sandbox
 type CreateRequest struct {
 	Template string            `json:"template,omitempty"` // name, or "sha256:…" of its root image
 	Class    string            `json:"class,omitempty"`    // isolation class; "" means the server's default
+	Name     string            `json:"name,omitempty"`     // see CheckSandboxName; taken by a living one is Conflict
+	Get      bool              `json:"get,omitempty"`      // if a living sandbox has the name, return that one as it is
+	Type     string            `json:"type,omitempty"`     // of instance: limits for those that are left out
 	Limits   Limits            `json:"limits,omitzero"`
 	Env      map[string]string `json:"env,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	Tags     []string          `json:"tags,omitempty"`
+	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
+	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
+	Wake     *bool             `json:"wake,omitempty"`     // nil means true
 }
 
 // Bounds on what a caller may store with a sandbox.
@@ -21,6 +28,8 @@ type ListQuery struct {
 	States   []State           // any of these; none means all
 	Template string            // "" means any
 	Metadata map[string]string // all of these, equal
+	Tags     []string          // all of these
+	Name     string            // "" means any
 	After    string            // cursor: Next of the page before
 	Limit    int               // 1 to 1000; 0 means 100
 }

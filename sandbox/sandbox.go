@@ -5,14 +5,20 @@ import "time"
 // Sandbox is what Berth knows of one computer, as its owner sees it.
 type Sandbox struct {
 	ID       ID                `json:"id"`
+	Name     string            `json:"name,omitempty"` // the owner's own; one living sandbox has it
 	State    State             `json:"state"`
-	Reason   string            `json:"reason,omitempty"` // why it failed or stopped
+	Reason   string            `json:"reason,omitempty"` // why it failed, stopped, paused or does not wake
 	Template string            `json:"template"`         // as asked for, "base"
 	Image    string            `json:"image"`            // digest of the template's root, "sha256:…"
 	Class    string            `json:"class"`            // the driver that runs it: "gvisor", "fake"
+	Type     string            `json:"type,omitempty"`   // of instance, if one was asked for
 	Limits   Limits            `json:"limits"`
 	Env      map[string]string `json:"env,omitempty"` // given to every process
 	Metadata map[string]string `json:"metadata,omitempty"`
+	Tags     []string          `json:"tags,omitempty"`
+	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
+	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
+	Wake     *bool             `json:"wake,omitempty"`     // false: calls do not wake it; nil means true
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`
 }
@@ -29,6 +35,9 @@ type Process struct {
 	Ended    time.Time `json:"ended,omitzero"` // zero while it lives
 	Exit     *Exit     `json:"exit,omitempty"` // nil while it lives
 	Terminal bool      `json:"terminal,omitempty"`
+
+	Session string        `json:"session,omitempty"` // whose command it is; such a one may wait, without a PID
+	Usage   *ProcessUsage `json:"usage,omitempty"`   // in lists alone
 }
 
 // Exit says how a process ended.
@@ -37,6 +46,11 @@ type Exit struct {
 	Signal   string `json:"signal,omitempty"` // "SIGKILL"
 	TimedOut bool   `json:"timed_out,omitempty"`
 	Error    string `json:"error,omitempty"` // what went wrong on Berth's side
+
+	// Restarted says, of a session's command, why the session's shell begins
+	// anew: "the shell exited". Its folder, variables and functions are kept as
+	// they were last known; background jobs live on, but are no longer its own.
+	Restarted string `json:"restarted,omitempty"`
 }
 
 // FileInfo describes one entry of a sandbox's file system.

@@ -33,6 +33,14 @@ type Harness struct {
 	// cgroups, namespaces, files of machines. It is empty before the first
 	// machine and after the last.
 	Leftovers func() []string
+
+	// Awake lists what of the driver's machines uses memory or the processor of
+	// this host: Leftovers without the files.
+	Awake func() []string
+
+	// ReopenDisk is Reopen for what was put aside with its disk alone. It is nil
+	// where Reopen serves that too.
+	ReopenDisk func(t *testing.T) driver.Driver
 }
 
 // patience bounds every wait of the suite; no test depends on its length.
@@ -66,6 +74,18 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"RecoverDead", testRecoverDead},
 		{"Sweep", testSweep},
 		{"Close", testClose},
+		{"Pause", testPause},
+		{"PauseSocket", testPauseSocket},
+		{"PauseTwice", testPauseTwice},
+		{"PauseDisk", testPauseDisk},
+		{"PauseReopen", testPauseReopen},
+		{"PauseRefusals", testPauseRefusals},
+		{"PauseDead", testPauseDead},
+		{"PauseFailure", testPauseFailure},
+		{"PauseSweep", testPauseSweep},
+		{"Discard", testDiscard},
+		{"Find", testFind},
+		{"Resize", testResize},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			h := newDriver(t)

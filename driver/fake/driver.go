@@ -6,6 +6,10 @@
 // calls of the contract are confined to the scratch folder, and the folder that
 // a process starts in is mapped beneath it. Limits and the template's root are
 // not applied. Machines end with the process that made them.
+//
+// PAUSE KEEPS MEMORY IN NO FILE: the processes are stopped where they are, the
+// guest stays in this process, and both end with it. No memory is freed. What is
+// kept of the disk alone is kept as it should be.
 package fake
 
 import (
@@ -16,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-dev/berth/driver"
@@ -36,7 +41,8 @@ type Driver struct {
 
 	mu     sync.Mutex
 	closed bool
-	held   map[sandbox.ID]*machine // a nil one is being made
+	held   map[sandbox.ID]*machine // a nil one is being made or moved
+	aside  map[sandbox.ID]*aside   // what Pause has put aside in this process
 }
 
 // New makes the driver; its folder is made at once.
@@ -47,7 +53,7 @@ func New(c Config) (*Driver, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, &sandbox.Error{Op: "open fake driver", Kind: sandbox.Internal, Err: err}
 	}
-	return &Driver{dir: c.Dir, held: map[sandbox.ID]*machine{}}, nil
+	return &Driver{dir: c.Dir, held: map[sandbox.ID]*machine{}, aside: map[sandbox.ID]*aside{}}, nil
 }
 
 // Class is "fake".
@@ -81,7 +87,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (*machine, error)
 	if err := d.reserve(spec.ID); err != nil {
 		return nil, err
 	}
-	m, err := start(d, spec.ID)
+	m, err := start(d, spec)
 	if err == nil {
 		if err = m.greet(ctx); err != nil {
 			err = errors.Join(err, m.end("its creation was given up", false))
@@ -117,7 +123,7 @@ func (d *Driver) reserve(id sandbox.ID) error {
 	if _, ok := d.held[id]; ok {
 		return sandbox.Errorf("", sandbox.Conflict, "the id is in use")
 	}
-	if _, err := os.Lstat(d.folder(id)); err == nil {
+	if _, err := os.Lstat(d.folder(id)); err == nil || d.isAside(id) {
 		return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New("the id's folder is there already"), Hint: "sweep what is left of it"}
 	}
 	d.held[id] = nil
@@ -141,8 +147,10 @@ func (d *Driver) Recover(ctx context.Context, id sandbox.ID, state []byte) (driv
 	if _, ok := d.held[id]; ok {
 		return nil, &sandbox.Error{Op: "recover", ID: id, Kind: sandbox.Conflict, Err: errors.New("it is being made")}
 	}
-	if err := wipe(ctx, d.folder(id), id); err != nil {
-		return nil, &sandbox.Error{Op: "recover", ID: id, Err: err}
+	if !d.isAside(id) {
+		if err := wipe(ctx, d.folder(id), id); err != nil {
+			return nil, &sandbox.Error{Op: "recover", ID: id, Err: err}
+		}
 	}
 	return nil, &sandbox.Error{Op: "recover", ID: id, Kind: sandbox.NotFound, Err: errors.New("the machine ended with the process that made it")}
 }
@@ -157,11 +165,11 @@ func (d *Driver) Sweep(ctx context.Context, keep []sandbox.ID) ([]sandbox.ID, er
 	}
 	var swept []sandbox.ID
 	for _, e := range entries {
-		id, err := sandbox.ParseID(e.Name())
-		if _, held := d.held[id]; err != nil || held || slices.Contains(keep, id) {
+		id, err := sandbox.ParseID(strings.TrimSuffix(e.Name(), markSuffix))
+		if _, held := d.held[id]; err != nil || held || slices.Contains(keep, id) || slices.Contains(swept, id) {
 			continue
 		}
-		if err := wipe(ctx, d.folder(id), id); err != nil {
+		if err := d.clear(ctx, id); err != nil {
 			return swept, &sandbox.Error{Op: "sweep", ID: id, Err: err}
 		}
 		swept = append(swept, id)
@@ -169,7 +177,8 @@ func (d *Driver) Sweep(ctx context.Context, keep []sandbox.ID) ([]sandbox.ID, er
 	return swept, nil
 }
 
-// Close ends every machine.
+// Close ends every machine, and those put aside with their memory: it was in this
+// process.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -179,8 +188,8 @@ func (d *Driver) Close() error {
 			all = append(all, m)
 		}
 	}
+	errs := d.dropAsides()
 	d.mu.Unlock()
-	var errs []error
 	for _, m := range all {
 		if err := m.end("the driver was closed", false); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", m.id, err))
@@ -189,9 +198,11 @@ func (d *Driver) Close() error {
 	return errors.Join(errs...)
 }
 
-// release forgets a machine that has ended.
-func (d *Driver) release(id sandbox.ID) {
+// release forgets a machine that has ended, unless a later one has its id.
+func (d *Driver) release(m *machine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.held, id)
+	if d.held[m.id] == m {
+		delete(d.held, m.id)
+	}
 }

@@ -21,42 +21,58 @@ import (
 
 // machine is one guest of this process.
 type machine struct {
-	id     sandbox.ID
-	d      *Driver
-	secret guestapi.Secret
-	inner  *listener
-	cancel context.CancelFunc
-	served chan error // what the guest's Serve returned
+	id sandbox.ID
+	d  *Driver
+	*inside
 
 	ending sync.Mutex // held while it is being ended
 	clean  bool       // nothing is left
 
 	done chan struct{} // closed when it has ended
 	exit driver.Exit   // set before that
+}
 
-	usage sync.Mutex
-	cpu   time.Duration // the most that was ever seen
+// inside is the guest itself. It may outlive its machine, put aside.
+type inside struct {
+	secret guestapi.Secret
+	inner  *listener
+	cancel context.CancelFunc
+	served chan error // what the guest's Serve returned
+
+	usage  sync.Mutex
+	cpu    time.Duration // the most that was ever seen
+	limits sandbox.Limits
 }
 
 // folders are in every sandbox.
 var folders = []string{"workspace", "home/user", "tmp"}
 
 // start makes the folder and the guest.
-func start(d *Driver, id sandbox.ID) (*machine, error) {
-	dir := d.folder(id)
+func start(d *Driver, spec driver.Spec) (*machine, error) {
+	dir := d.folder(spec.ID)
 	for _, f := range folders {
 		if err := os.MkdirAll(filepath.Join(dir, f), 0o755); err != nil {
 			return nil, errors.Join(&sandbox.Error{Kind: sandbox.Internal, Err: err}, os.RemoveAll(dir))
 		}
 	}
-	m := &machine{id: id, d: d, inner: newListener(), served: make(chan error, 1), done: make(chan struct{})}
-	rand.Read(m.secret[:])
-	g := guest.New(guest.Config{SandboxID: string(id), Version: Class, Secret: m.secret,
-		Scratch: dir, Env: map[string]string{mark: string(id)}})
+	return around(d, spec.ID, boot(dir, spec)), nil
+}
+
+// around makes a machine of a guest.
+func around(d *Driver, id sandbox.ID, in *inside) *machine {
+	return &machine{id: id, d: d, inside: in, done: make(chan struct{})}
+}
+
+// boot starts a guest on a folder that is there.
+func boot(dir string, spec driver.Spec) *inside {
+	in := &inside{inner: newListener(), served: make(chan error, 1), limits: spec.Limits}
+	rand.Read(in.secret[:])
+	g := guest.New(guest.Config{SandboxID: string(spec.ID), Version: Class, Secret: in.secret,
+		Scratch: dir, Env: map[string]string{mark: string(spec.ID)}})
 	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
-	go func() { m.served <- g.Serve(ctx, m.inner) }()
-	return m, nil
+	in.cancel = cancel
+	go func() { in.served <- g.Serve(ctx, in.inner) }()
+	return in
 }
 
 // greet returns when the guest has answered.
@@ -118,7 +134,7 @@ func (m *machine) Stop(ctx context.Context) error {
 	if err := m.end("stopped", true); err != nil {
 		return &sandbox.Error{Op: "stop", ID: m.id, Err: err}
 	}
-	m.d.release(m.id)
+	m.d.release(m)
 	return nil
 }
 

@@ -45,12 +45,23 @@ func marked(id sandbox.ID) []hostProcess {
 
 // wipe kills what a machine left running and removes its folder.
 func wipe(ctx context.Context, dir string, id sandbox.ID) error {
+	if err := kill(ctx, id); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return &sandbox.Error{Kind: sandbox.Internal, Err: err}
+	}
+	return nil
+}
+
+// kill ends every process of a machine.
+func kill(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, killTime)
 	defer cancel()
 	for {
 		left := marked(id)
 		if len(left) == 0 {
-			break
+			return nil
 		}
 		for _, p := range left {
 			if err := syscall.Kill(int(p), syscall.SIGKILL); err != nil && err != syscall.ESRCH {
@@ -63,8 +74,34 @@ func wipe(ctx context.Context, dir string, id sandbox.ID) error {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return &sandbox.Error{Kind: sandbox.Internal, Err: err}
+}
+
+// freeze stops every process of a machine, those too that start meanwhile.
+func freeze(id sandbox.ID) error {
+	stopped := map[hostProcess]bool{}
+	for {
+		fresh := false
+		for _, p := range marked(id) {
+			if stopped[p] {
+				continue
+			}
+			if err := syscall.Kill(int(p), syscall.SIGSTOP); err != nil && err != syscall.ESRCH {
+				return &sandbox.Error{Kind: sandbox.Internal, Err: fmt.Errorf("stop process %d: %w", p, err)}
+			}
+			stopped[p], fresh = true, true
+		}
+		if !fresh {
+			return nil
+		}
+	}
+}
+
+// thaw lets every process of a machine go on.
+func thaw(id sandbox.ID) error {
+	for _, p := range marked(id) {
+		if err := syscall.Kill(int(p), syscall.SIGCONT); err != nil && err != syscall.ESRCH {
+			return &sandbox.Error{Kind: sandbox.Internal, Err: fmt.Errorf("continue process %d: %w", p, err)}
+		}
 	}
 	return nil
 }

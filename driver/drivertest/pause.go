@@ -1,0 +1,532 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// bed is a machine that is put aside and taken up again.
+type bed struct {
+	t     *testing.T
+	h     Harness
+	d     driver.Driver
+	spec  driver.Spec
+	m     driver.Machine // nil while it is aside
+	guest *guestclient.Client
+}
+
+// makeBed makes a machine whose driver can pause; otherwise ok is false.
+func makeBed(t *testing.T, h Harness) (b *bed, ok bool) {
+	t.Helper()
+	if _, can := h.Driver.(driver.Pauser); !can {
+		t.Logf("the driver %s puts no machine aside", h.Driver.Class())
+		return nil, false
+	}
+	b = &bed{t: t, h: h, d: h.Driver, spec: h.Spec()}
+	m, err := b.d.Create(within(t), b.spec)
+	if err != nil {
+		t.Fatalf("create: %v (%s)", err, sandbox.HintOf(err))
+	}
+	b.use(m)
+	t.Cleanup(b.remove)
+	return b, true
+}
+
+func (b *bed) pauser() driver.Pauser { return b.d.(driver.Pauser) }
+
+func (b *bed) use(m driver.Machine) {
+	b.m, b.guest = m, guestclient.New(m.Dial)
+}
+
+// remove takes all away at the end of a test, whatever its outcome.
+func (b *bed) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	b.guest.Close()
+	err := error(nil)
+	if b.m != nil {
+		err = b.m.Stop(ctx)
+	}
+	if err = errors.Join(err, b.pauser().Discard(ctx, b.spec.ID)); err != nil {
+		b.t.Errorf("remove at the end: %v", err)
+	}
+}
+
+// end removes the machine and all that is put aside.
+func (b *bed) end() {
+	b.t.Helper()
+	if b.m != nil {
+		stop(b.t, b.m)
+		b.m = nil
+	}
+	if err := b.pauser().Discard(within(b.t), b.spec.ID); err != nil {
+		b.t.Fatalf("discard: %v", err)
+	}
+	nothingLeft(b.t, b.h)
+}
+
+func (b *bed) pause(keep driver.Keep) []byte {
+	b.t.Helper()
+	m := b.m
+	saved, err := b.pauser().Pause(within(b.t), m, keep)
+	if err != nil {
+		b.t.Fatalf("pause %s: %v (%s)", keep, err, sandbox.HintOf(err))
+	}
+	b.m = nil
+	b.guest.Close()
+	if len(saved) == 0 || len(saved) > maxState {
+		b.t.Errorf("saved bytes: %d", len(saved))
+	}
+	exit, err := m.Wait(within(b.t))
+	if err != nil || !exit.Asked || exit.At.IsZero() {
+		b.t.Errorf("wait after the pause: %+v, %v", exit, err)
+	}
+	_, err = m.Dial(within(b.t))
+	wantKind(b.t, "dial what is paused", err, sandbox.Unavailable)
+	eventually(b.t, "nothing of it is awake", func() bool { return b.h.Awake == nil || len(b.h.Awake()) == 0 })
+	return saved
+}
+
+func (b *bed) resume(saved []byte) {
+	b.t.Helper()
+	m, err := b.pauser().Resume(within(b.t), b.spec, saved)
+	if err != nil {
+		b.t.Fatalf("resume: %v (%s)", err, sandbox.HintOf(err))
+	}
+	if m.ID() != b.spec.ID {
+		b.t.Errorf("resumed %s, want %s", m.ID(), b.spec.ID)
+	}
+	b.use(m)
+}
+
+// counter counts on its output; each line is "<pid> <n>".
+type counter struct {
+	id   string
+	read int64 // bytes of its output so far
+	last int
+	pid  string
+}
+
+const count = `i=0; while :; do i=$((i+1)); echo "$$ $i"; sleep 0.05; done`
+
+func (b *bed) startCounter() *counter {
+	b.t.Helper()
+	cmd := sh(count)
+	cmd.Detach = true
+	ev, err := b.guest.Start(within(b.t), cmd)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	first, err := ev.Recv()
+	if err != nil || first.Started == nil {
+		b.t.Fatalf("start: %+v, %v", first, err)
+	}
+	c := &counter{id: first.Started.ID}
+	ev.Close()
+	b.follow(c, 3)
+	return c
+}
+
+// follow reads n more lines from the offset that the counter has been read to,
+// and checks that they go on where the last one ended.
+func (b *bed) follow(c *counter, n int) {
+	b.t.Helper()
+	ev, err := b.guest.Attach(within(b.t), c.id, sandbox.Offsets{Stdout: c.read})
+	if err != nil {
+		b.t.Fatalf("attach: %v", err)
+	}
+	defer ev.Close()
+	text := ""
+	for strings.Count(text, "\n") < n {
+		e, err := ev.Recv()
+		switch {
+		case err != nil:
+			b.t.Fatalf("counter: %v", err)
+		case e.Exit != nil:
+			b.t.Fatalf("the counter ended: %+v", *e.Exit)
+		case e.Missed > 0:
+			b.t.Fatalf("%d bytes of output are missing", e.Missed)
+		case len(e.Data) > 0 && text == "" && e.Offset != c.read:
+			b.t.Fatalf("the output goes on at %d, want %d", e.Offset, c.read)
+		}
+		text += string(e.Data)
+	}
+	text = text[:strings.LastIndexByte(text, '\n')+1]
+	c.read += int64(len(text))
+	for line := range strings.Lines(text) {
+		pid, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if c.pid == "" {
+			c.pid = pid
+		}
+		i, err := strconv.Atoi(number)
+		if err != nil || pid != c.pid || i != c.last+1 {
+			b.t.Fatalf("after %s %d came %q", c.pid, c.last, line)
+		}
+		c.last = i
+	}
+}
+
+// testPause: memory, processes, output and files go on where they were.
+func testPause(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	output(t, b.guest, "echo kept > file; chmod 600 file; ln -s file link")
+	writeTmp(t, b.guest)
+	saved := b.pause(driver.KeepMemory)
+	b.resume(saved)
+	if got := output(t, b.guest, "cat file; readlink link; stat -c %a file"); got != "kept\nfile\n600\n" {
+		t.Errorf("files: %q", got)
+	}
+	readTmp(t, b.guest)
+	b.follow(c, 5)
+	b.end()
+}
+
+// writeTmp writes to /tmp through the file calls, which no driver lets out.
+func writeTmp(t *testing.T, c *guestclient.Client) {
+	t.Helper()
+	if _, err := c.WriteFile(within(t), "/tmp/kept", sandbox.WriteOptions{}, strings.NewReader("in tmp")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readTmp(t *testing.T, c *guestclient.Client) {
+	t.Helper()
+	body, _, err := c.ReadFile(within(t), "/tmp/kept", sandbox.ReadRange{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	buf := make([]byte, 64)
+	n, _ := body.Read(buf)
+	if string(buf[:n]) != "in tmp" {
+		t.Errorf("/tmp: %q", buf[:n])
+	}
+}
+
+// listen is a server in the one language that every template has.
+const listen = `use Socket; $|=1;
+socket(S,PF_INET,SOCK_STREAM,0) or die; bind(S,sockaddr_in(0,INADDR_LOOPBACK)) or die; listen(S,5) or die;
+my ($port)=sockaddr_in(getsockname(S)); print "$port\n";
+while (accept(C,S)) { syswrite(C,"hello from $$\n"); close(C); }`
+
+const connect = `use Socket; socket(S,PF_INET,SOCK_STREAM,0) or die; connect(S,sockaddr_in($ARGV[0],INADDR_LOOPBACK)) or die "$!"; print <S>;`
+
+// testPauseSocket: a socket that listens inside goes on accepting.
+func testPauseSocket(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	if r := run(t, b.guest, sh("command -v perl >/dev/null")); r.exit.Code != 0 {
+		t.Skip("SKIPPED LOUDLY: the template has no perl to listen with")
+	}
+	ev, err := b.guest.Start(within(t), sandbox.Command{Argv: []string{"perl", "-e", listen}, Detach: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ""
+	for !strings.HasSuffix(port, "\n") {
+		e, err := ev.Recv()
+		if err != nil || e.Exit != nil {
+			t.Fatalf("server: %+v, %v", e, err)
+		}
+		port += string(e.Data)
+	}
+	ev.Close()
+	ask := func() string {
+		r := run(t, b.guest, sandbox.Command{Argv: []string{"perl", "-e", connect, strings.TrimSpace(port)}})
+		if r.exit.Code != 0 {
+			t.Fatalf("connect: %+v %s", r.exit, &r.stderr)
+		}
+		return r.stdout.String()
+	}
+	before := ask()
+	b.resume(b.pause(driver.KeepMemory))
+	if after := ask(); after != before || !strings.HasPrefix(after, "hello from ") {
+		t.Errorf("before %q, after %q", before, after)
+	}
+	b.end()
+}
+
+// testPauseTwice: the second time is as good as the first, and bytes serve once.
+func testPauseTwice(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	first := b.pause(driver.KeepMemory)
+	b.resume(first)
+	b.follow(c, 2)
+	_, err := b.pauser().Resume(within(t), b.spec, first)
+	wantKind(t, "resume what runs", err, sandbox.Conflict)
+	b.follow(c, 2)
+	second := b.pause(driver.KeepMemory)
+	b.resume(second)
+	b.follow(c, 2)
+	stop(t, b.m)
+	b.m = nil
+	_, err = b.pauser().Resume(within(t), b.spec, second)
+	wantKind(t, "resume from void bytes", err, sandbox.NotFound)
+	b.end()
+}
+
+// testPauseDisk: files stay as they are, with their owners, modes and links;
+// nothing that ran does.
+func testPauseDisk(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	output(t, b.guest, `echo kept > file; chmod 640 file; ln file hard; ln -s file soft; mkdir -m 1770 dir; echo in > dir/in; mkfifo pipe; : > empty; rm -f gone`)
+	const look = `stat -c '%n %F %a %h %u:%g %s' file hard soft dir dir/in pipe empty; cat hard soft dir/in; readlink soft`
+	before := output(t, b.guest, look)
+	for range 2 {
+		b.resume(b.pause(driver.KeepDisk))
+		if after := output(t, b.guest, look); after != before {
+			t.Errorf("before\n%s\nafter\n%s", before, after)
+		}
+	}
+	all, err := b.guest.Processes(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Exit == nil || strconv.Itoa(p.PID) == c.pid && slices.Equal(p.Argv, sh(count).Argv) {
+			t.Errorf("a process outlived a new start: %+v", p)
+		}
+	}
+	b.end()
+}
+
+// testPauseReopen: what is aside is taken up by a later process.
+func testPauseReopen(t *testing.T, h Harness) {
+	for _, keep := range []driver.Keep{driver.KeepMemory, driver.KeepDisk} {
+		reopen := h.Reopen
+		if keep == driver.KeepDisk && h.ReopenDisk != nil {
+			reopen = h.ReopenDisk
+		}
+		if reopen == nil {
+			t.Logf("LOUDLY: what is kept of %s does not outlive this driver's process", keep)
+			continue
+		}
+		b, ok := makeBed(t, h)
+		if !ok {
+			return
+		}
+		output(t, b.guest, "echo kept > file")
+		var c *counter
+		if keep == driver.KeepMemory {
+			c = b.startCounter()
+		}
+		saved := b.pause(keep)
+		b.d = reopen(t)
+		h.Driver = b.d
+		b.resume(saved)
+		if got := output(t, b.guest, "cat file"); got != "kept\n" {
+			t.Errorf("%s: file %q", keep, got)
+		}
+		if c != nil {
+			b.follow(c, 3)
+		}
+		b.end()
+	}
+}
+
+// testPauseRefusals: what no Pause gave takes nothing up, and harms nothing.
+func testPauseRefusals(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	saved := b.pause(driver.KeepMemory)
+	for _, bytes := range [][]byte{nil, []byte("{}"), []byte(`{"version":4711}`), []byte("\xff\x00"), saved[:len(saved)/2]} {
+		_, err := b.pauser().Resume(within(t), b.spec, bytes)
+		wantKind(t, "resume from unknown bytes", err, sandbox.Unsupported, sandbox.Invalid)
+	}
+	bad := b.spec
+	bad.Limits.MemoryBytes = -1
+	_, err := b.pauser().Resume(within(t), bad, saved)
+	wantKind(t, "resume with bad limits", err, sandbox.Invalid)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.pauser().Resume(ended, b.spec, saved); !errors.Is(err, context.Canceled) {
+		t.Errorf("resume in an ended context: %v", err)
+	}
+	_, err = b.d.Create(within(t), b.spec)
+	wantKind(t, "create with an id that is aside", err, sandbox.Conflict)
+	b.resume(saved)
+	output(t, b.guest, "true")
+	b.end()
+}
+
+// testPauseDead: what has ended cannot be put aside.
+func testPauseDead(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	stop(t, b.m)
+	_, err := b.pauser().Pause(within(t), b.m, driver.KeepMemory)
+	wantKind(t, "pause what has ended", err, sandbox.Unavailable)
+	b.end()
+}
+
+// testPauseFailure: a pause that does not begin leaves the machine as it was.
+func testPauseFailure(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.pauser().Pause(ended, b.m, driver.KeepMemory); !errors.Is(err, context.Canceled) {
+		t.Fatalf("pause in an ended context: %v", err)
+	}
+	if _, err := b.pauser().Pause(within(t), b.m, "everything"); err == nil {
+		t.Fatal("an unknown thing to keep was kept")
+	}
+	b.follow(c, 3)
+	b.end()
+}
+
+// testPauseSweep: what is to be kept stays aside.
+func testPauseSweep(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	saved := b.pause(driver.KeepMemory)
+	swept, err := b.d.Sweep(within(t), []sandbox.ID{b.spec.ID})
+	if err != nil || len(swept) > 0 {
+		t.Fatalf("sweep: %v, %v", swept, err)
+	}
+	b.resume(saved)
+	b.follow(c, 2)
+	saved = b.pause(driver.KeepMemory)
+	if _, err := b.d.Sweep(within(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, h)
+	_, err = b.pauser().Resume(within(t), b.spec, saved)
+	wantKind(t, "resume what was swept", err, sandbox.NotFound)
+	b.end()
+}
+
+// testDiscard: all of what is aside goes, at once and for good.
+func testDiscard(t *testing.T, h Harness) {
+	for _, keep := range []driver.Keep{driver.KeepMemory, driver.KeepDisk} {
+		b, ok := makeBed(t, h)
+		if !ok {
+			return
+		}
+		b.startCounter()
+		err := b.pauser().Discard(within(t), b.spec.ID)
+		wantKind(t, "discard what runs", err, sandbox.Conflict)
+		saved := b.pause(keep)
+		b.end()
+		_, err = b.pauser().Resume(within(t), b.spec, saved)
+		wantKind(t, "resume what was discarded", err, sandbox.NotFound)
+		b.end()
+	}
+	err := h.Driver.(driver.Pauser).Discard(within(t), "../../../tmp/abcdefgh")
+	wantKind(t, "discard an id that climbs", err, sandbox.Invalid)
+}
+
+// testFind: what Pause and Resume gave can be asked for again.
+func testFind(t *testing.T, h Harness) {
+	f, can := h.Driver.(driver.Finder)
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	if !can {
+		t.Logf("LOUDLY: the driver %s cannot say what became of a machine", h.Driver.Class())
+		b.end()
+		return
+	}
+	c := b.startCounter()
+	b.wantFound(f, string(b.m.State()), "")
+	saved := b.pause(driver.KeepMemory)
+	b.wantFound(f, "", string(saved))
+	if h.Reopen != nil {
+		b.d = h.Reopen(t)
+		f = b.d.(driver.Finder)
+		b.wantFound(f, "", string(saved))
+	}
+	found, err := f.Find(within(t), b.spec.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.resume(found.Saved)
+	b.follow(c, 2)
+	b.wantFound(f, string(b.m.State()), "")
+	if h.Reopen != nil {
+		found, err := f.Find(within(t), b.spec.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.d = h.Reopen(t)
+		m, err := b.d.Recover(within(t), b.spec.ID, found.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.use(m)
+		b.follow(c, 2)
+		f = b.d.(driver.Finder)
+	}
+	b.end()
+	_, err = f.Find(within(t), b.spec.ID)
+	wantKind(t, "find what is gone", err, sandbox.NotFound)
+}
+
+func (b *bed) wantFound(f driver.Finder, state, saved string) {
+	b.t.Helper()
+	got, err := f.Find(within(b.t), b.spec.ID)
+	if err != nil || string(got.State) != state || string(got.Saved) != saved {
+		b.t.Fatalf("found %q and %q, %v; want %q and %q", got.State, got.Saved, err, state, saved)
+	}
+}
+
+// testResize: limits change while the machine runs, and bad ones do not.
+func testResize(t *testing.T, h Harness) {
+	r, can := h.Driver.(driver.Resizer)
+	if !can {
+		t.Logf("the driver %s changes no limits while a machine runs", h.Driver.Class())
+		return
+	}
+	spec := h.Spec()
+	m := create(t, h.Driver, spec)
+	l := spec.Limits
+	l.CPUMilli, l.MemoryBytes = 500, 512<<20
+	for range 2 {
+		if err := r.Resize(within(t), m, l); err != nil {
+			t.Fatalf("resize: %v", err)
+		}
+	}
+	l.CPUMilli, l.MemoryBytes = 2000, 3<<30
+	if err := r.Resize(within(t), m, l); err != nil {
+		t.Fatalf("resize: %v", err)
+	}
+	l.MemoryBytes = -1
+	wantKind(t, "bad limits", r.Resize(within(t), m, l), sandbox.Invalid)
+	if got := output(t, client(t, m), "echo well"); got != "well\n" {
+		t.Errorf("got %q", got)
+	}
+	stop(t, m)
+}
