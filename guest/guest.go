@@ -46,11 +46,13 @@ type Config struct {
 
 // Guest is one guest. Its methods may be called from many goroutines.
 type Guest struct {
-	config Config
-	boot   time.Time
-	files  tree
-	procs  *table
-	terms  *terminals
+	config  Config
+	boot    time.Time
+	files   tree
+	procs   *table
+	shells  *sessions
+	watches *watches
+	terms   *terminals
 }
 
 // New makes a guest that does nothing until Serve.
@@ -75,8 +77,11 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	kids, stopReaping := newChildren(g.config.Init)
 	defer stopReaping()
 	g.procs = newTable(kids, g.config.LogBytes)
+	g.shells = newSessions(g)
 
 	g.terms = &terminals{kids: kids}
+
+	g.watches = newWatches(g)
 
 	entrance := newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
@@ -94,7 +99,9 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	defer unhook()
 	err = server.Serve(entrance)
 	entrance.Close()
+	g.watches.close()
 	g.terms.close()
+	g.shells.close() // their commands are processes
 	g.procs.close()
 	if ctx.Err() != nil && (errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed)) {
 		return nil
@@ -117,6 +124,12 @@ func (g *Guest) routes() http.Handler {
 	mux.Handle(guestv1connect.NewFilesHandler(&fileService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.Handle(guestv1connect.NewTerminalsHandler(&terminalService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewSessionsHandler(g.shells,
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewProcessesHandler(&processService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewWatcherHandler(&watchService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.HandleFunc("GET /files", g.readFile)
 	mux.HandleFunc("PUT /files", g.writeFile)

@@ -37,6 +37,9 @@ const (
 // cannot be reached.
 type Client struct {
 	rpc   guestv1connect.GuestClient
+	procs guestv1connect.ProcessesClient
+	shell guestv1connect.SessionsClient
+	terms guestv1connect.TerminalsClient
 	tools guestv1connect.FilesClient
 	eyes  guestv1connect.WatcherClient
 	calls *http.Transport // HTTP/2: one connection for every call
@@ -68,7 +71,10 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	over := &http.Client{Transport: c.calls, CheckRedirect: noRedirects}
 	bounds := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
 	c.rpc = guestv1connect.NewGuestClient(over, origin, bounds...)
+	c.procs = guestv1connect.NewProcessesClient(over, origin, bounds...)
+	c.shell = guestv1connect.NewSessionsClient(over, origin, bounds...)
 	c.tools = guestv1connect.NewFilesClient(over, origin, bounds...)
+	c.terms = guestv1connect.NewTerminalsClient(over, origin, bounds...)
 	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
 	return c
 }
