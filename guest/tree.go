@@ -1,12 +1,16 @@
 package guest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree is the file system that the host reaches. Names are absolute and clean.
@@ -24,6 +28,8 @@ type tree interface {
 	chtimes(name string, modified time.Time) error
 	symlink(target, name string) error
 	root(name string) (*os.Root, error) // a folder that nothing leaves
+	real(name string) (string, error)   // the same place without links on the way
+	watch(inotify int, name string, mask uint32) (int, error)
 	close() error
 }
 
@@ -81,7 +87,11 @@ func (wholeTree) chtimes(name string, at time.Time) error {
 }
 func (wholeTree) symlink(target, name string) error  { return os.Symlink(target, name) }
 func (wholeTree) root(name string) (*os.Root, error) { return os.OpenRoot(name) }
-func (wholeTree) close() error                       { return nil }
+func (wholeTree) real(name string) (string, error)   { return filepath.EvalSymlinks(name) }
+func (wholeTree) watch(inotify int, name string, mask uint32) (int, error) {
+	return unix.InotifyAddWatch(inotify, name, mask|unix.IN_DONT_FOLLOW)
+}
+func (wholeTree) close() error { return nil }
 
 // scratchTree is a folder that no path leaves, by whatever link. All belongs to
 // the current user.
@@ -114,4 +124,16 @@ func (t scratchTree) chtimes(name string, at time.Time) error {
 }
 func (t scratchTree) symlink(target, name string) error  { return t.dir.Symlink(target, beneath(name)) }
 func (t scratchTree) root(name string) (*os.Root, error) { return t.dir.OpenRoot(beneath(name)) }
-func (t scratchTree) close() error                       { return t.dir.Close() }
+func (t scratchTree) real(name string) (string, error)   { return name, nil }
+
+// watch names the folder by a descriptor: a path might lead out of the folder.
+func (t scratchTree) watch(inotify int, name string, mask uint32) (int, error) {
+	f, err := t.dir.OpenFile(beneath(name), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return unix.InotifyAddWatch(inotify, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mask)
+}
+
+func (t scratchTree) close() error { return t.dir.Close() }
