@@ -29,6 +29,7 @@ type child struct {
 	pid    int
 	done   chan struct{} // closed when it has been reaped
 	status syscall.WaitStatus
+	used   syscall.Rusage // with its children's that it waited for
 }
 
 // newChildren returns the children of this process and what ends the reaping.
@@ -97,9 +98,10 @@ func (c *children) reapAll() {
 	for {
 		c.lock.Lock()
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		var used syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &used)
 		if pid > 0 {
-			c.settle(pid, status)
+			c.settle(pid, status, used)
 		}
 		c.lock.Unlock()
 		if pid <= 0 && err != syscall.EINTR {
@@ -122,23 +124,24 @@ func (c *children) await(pid int) {
 	defer c.lock.Unlock()
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(pid, &status, 0, nil)
+		var used syscall.Rusage
+		_, err := syscall.Wait4(pid, &status, 0, &used)
 		if err == syscall.EINTR {
 			continue
 		}
-		c.settle(pid, status)
+		c.settle(pid, status, used)
 		return
 	}
 }
 
 // settle tells a child's end; an orphan's is nobody's concern.
-func (c *children) settle(pid int, status syscall.WaitStatus) {
+func (c *children) settle(pid int, status syscall.WaitStatus, used syscall.Rusage) {
 	c.mu.Lock()
 	k := c.live[pid]
 	delete(c.live, pid)
 	c.mu.Unlock()
 	if k != nil {
-		k.status = status
+		k.status, k.used = status, used
 		close(k.done)
 	}
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"syscall"
@@ -44,7 +45,15 @@ type tracked struct {
 
 // members lists the living processes of the tree.
 func (t *tracked) members() []int {
-	all := processStats()
+	var list []int
+	for _, p := range t.among(processStats()) {
+		list = append(list, p.pid)
+	}
+	return list
+}
+
+// among picks the living processes of the tree.
+func (t *tracked) among(all []processStat) []processStat {
 	in := map[int]bool{}
 	for grown := true; grown; {
 		grown = false
@@ -58,10 +67,10 @@ func (t *tracked) members() []int {
 			}
 		}
 	}
-	var list []int
+	var list []processStat
 	for _, p := range all {
 		if in[p.pid] && !p.dead {
-			list = append(list, p.pid)
+			list = append(list, p)
 		}
 	}
 	return list
@@ -70,7 +79,10 @@ func (t *tracked) members() []int {
 // processStat is a line of the process table.
 type processStat struct {
 	pid, parent, session int
-	dead                 bool // a zombie
+	dead                 bool  // a zombie
+	cpu                  int64 // ticks, with those of its children that were waited for
+	started              int64 // ticks of the system's age
+	pages                int64 // resident
 }
 
 // processStats reads the process table; what vanishes meanwhile is left out.
@@ -123,5 +135,16 @@ func parseStat(line []byte) (processStat, bool) {
 	p.parent, errs[1] = strconv.Atoi(string(fields[1]))
 	p.session, errs[2] = strconv.Atoi(string(fields[3]))
 	p.dead = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	number := func(i int) int64 {
+		if i >= len(fields) {
+			return 0
+		}
+		n, _ := strconv.ParseInt(string(fields[i]), 10, 64) // 0 where it is none
+		return min(max(n, 0), math.MaxInt32*1000)
+	}
+	for i := 11; i <= 14; i++ {
+		p.cpu += number(i)
+	}
+	p.started, p.pages = number(19), number(21)
 	return p, errs == [3]error{} && p.pid > 0
 }

@@ -17,11 +17,14 @@ const linger = 100 * time.Millisecond
 // anyone else sees it, but for those that say how it ended.
 type process struct {
 	id, name string
-	seq      int // ids count up
+	session  string // whose command it is, or ""
+	seq      int    // ids count up
 	plan     *plan
 	started  time.Time
 	timeout  time.Duration
 	detach   bool
+
+	forgotten bool // guarded by the table's lock
 
 	kids   *children
 	leader leader
@@ -44,6 +47,9 @@ type leader interface {
 	how() *guestv1.Exit                          // it ended; asked after that
 	signal(syscall.Signal) (alive bool, _ error) // to all of it
 	kill()                                       // all that descends from it too
+
+	// usage is what it uses, of a process table; nil if that is not known.
+	usage(all []processStat) *guestv1.ProcessUsage
 }
 
 // stdio is the ends of the pipes of one process: ours and the child's.
@@ -220,7 +226,7 @@ func (p *process) signal(s syscall.Signal) error {
 func (p *process) describe() *guestv1.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := &guestv1.Process{Id: p.id, Name: p.name, Pid: int32(p.leader.number()), Cwd: []byte(p.plan.cwd),
+	d := &guestv1.Process{Session: p.session, Id: p.id, Name: p.name, Pid: int32(p.leader.number()), Cwd: []byte(p.plan.cwd),
 		User: p.plan.user, StartedUnixNano: p.started.UnixNano(), Exit: p.exit}
 	for _, a := range p.plan.argv {
 		d.Argv = append(d.Argv, []byte(a))

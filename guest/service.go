@@ -114,9 +114,11 @@ const listBytes = 1 << 20
 
 func (s *service) ListProcesses(context.Context, *connect.Request[guestv1.ListProcessesRequest]) (*connect.Response[guestv1.ListProcessesResponse], error) {
 	r := &guestv1.ListProcessesResponse{}
-	all := s.procs.list()
+	all, stats := s.procs.list(), processStats()
 	for _, p := range all {
-		r.Processes = append(r.Processes, shorten(p.describe(), min(4096, listBytes/len(all))))
+		d := shorten(p.describe(), min(4096, listBytes/len(all)))
+		d.Usage = p.leader.usage(stats)
+		r.Processes = append(r.Processes, d)
 	}
 	return answer(r, nil)
 }

@@ -132,6 +132,9 @@ func (t *table) retire(p *process) {
 	defer t.mu.Unlock()
 	delete(t.live, p.id)
 	delete(t.named, p.name)
+	if p.forgotten {
+		return
+	}
 	t.ended = append(t.ended, p)
 	if extra := len(t.ended) - maxEnded; extra > 0 {
 		for _, old := range t.ended[:extra] {

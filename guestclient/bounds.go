@@ -55,10 +55,13 @@ func process(p *guestv1.Process) (sandbox.Process, error) {
 	if !processID.MatchString(p.GetId()) {
 		return sandbox.Process{}, errorf("process id %.40q", p.GetId())
 	}
-	if p.Pid < 1 {
+	if p.Session != "" && !sessionName.MatchString(p.Session) {
+		return sandbox.Process{}, errorf("process %s of session %.80q", p.Id, p.Session)
+	}
+	if p.Pid < 0 || p.Pid == 0 && p.Session == "" { // a session's command may wait
 		return sandbox.Process{}, errorf("process %s has pid %d", p.Id, p.Pid)
 	}
-	out := sandbox.Process{ID: p.Id, Name: text(p.Name, maxName), PID: int(p.Pid), Argv: []string{},
+	out := sandbox.Process{Session: p.Session, Usage: processUsage(p.Usage), ID: p.Id, Name: text(p.Name, maxName), PID: int(p.Pid), Argv: []string{},
 		Cwd: limit(string(p.Cwd), sandbox.MaxPathBytes), User: text(p.User, maxName), Started: time.Unix(0, p.StartedUnixNano)}
 	left := maxArgs
 	for _, a := range p.Argv {
@@ -78,7 +81,8 @@ func process(p *guestv1.Process) (sandbox.Process, error) {
 // exit takes over how a process ended.
 func exit(e *guestv1.Exit) sandbox.Exit {
 	return sandbox.Exit{Code: int(min(max(e.GetCode(), 0), 255)), Signal: text(e.GetSignal(), 32),
-		TimedOut: e.GetTimedOut(), Error: text(e.GetError(), maxText)}
+		TimedOut: e.GetTimedOut(), Error: text(e.GetError(), maxText),
+		Restarted: text(e.GetRestarted(), maxText)}
 }
 
 // limit cuts bytes that may be anything.
