@@ -11,12 +11,18 @@ import (
 )
 
 // Create makes a sandbox and returns once its guest answers. A failure at any
-// step, or the end of ctx, leaves nothing.
+// step, or the end of ctx, leaves nothing. With req.Get it returns the living
+// sandbox of that name, if there is one, whatever else is asked for.
 //
+// Conflict: the name is taken.
 // Invalid: a malformed request, or a class this server does not run. NotFound:
 // no such template. Exhausted: too many creates wait, or the machine is full.
 func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error) {
 	const op = "create"
+	if req.Get {
+		s, err := e.getOrCreate(ctx, req)
+		return s, fail("get or create", "", err)
+	}
 	done, err := e.task()
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
@@ -44,7 +50,11 @@ func (e *Engine) plan(req sandbox.CreateRequest) (*stored, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	limits := req.Limits.WithDefaults(sandbox.DefaultLimits())
+	limits, err := req.Limits.TypeLimits(req.Type, e.types)
+	if err != nil {
+		return nil, err
+	}
+	limits = limits.WithDefaults(sandbox.DefaultLimits())
 	if err := limits.Check(); err != nil {
 		return nil, err
 	}
@@ -60,8 +70,9 @@ func (e *Engine) plan(req sandbox.CreateRequest) (*stored, error) {
 	}
 	now := e.now().UTC().Round(0)
 	return &stored{Sandbox: sandbox.Sandbox{
-		ID: sandbox.NewID(), State: sandbox.Starting, Template: req.Template, Class: req.Class,
-		Limits: limits, Env: req.Env, Metadata: req.Metadata, Created: now, Updated: now,
+		ID: sandbox.NewID(), Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
+		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
+		Idle: req.Idle, Lifetime: req.Lifetime, Wake: req.Wake, Created: now, Updated: now,
 	}}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -28,6 +29,12 @@ type Config struct {
 	Version   string           // of the server, for Status
 	Creates   int              // how many are made at once; 0 means 4 a core, at least 2
 	Queue     int              // how many more may wait for that; 0 means 1024
+
+	Wake   time.Duration          // how long a call waits for its sandbox to wake; 0 means 60 s
+	Types  []sandbox.InstanceType // beside sandbox.InstanceTypes, or in their place
+	Boot   string                 // names this boot of the host; "": a restart of it is not noticed
+	Events int                    // how many entries the journal keeps; 0 means 10,000
+	Hooks  *http.Client           // sends to webhooks; nil means one of its own
 }
 
 // Templates keeps the root file systems that sandboxes start from.
@@ -62,8 +69,16 @@ type Engine struct {
 
 	sandboxes locks // by id: who changes a sandbox's state holds its lock
 	names     locks // by template: who starts from it or removes it
+	taken     locks // by sandbox name: who gets or creates it
 	slots     *slots
 	probes    probes
+	types     []sandbox.InstanceType
+	journal   journal
+	wakes     wakes
+	timers    *timers
+	hooks     *hooks
+	boot      string
+	rebooted  bool // set by Open, before anything reads it
 
 	ctx   context.Context // ends with Close
 	end   context.CancelCauseFunc
@@ -104,9 +119,21 @@ func New(c Config) (*Engine, error) {
 	if c.Queue == 0 {
 		c.Queue = 1024
 	}
-	if c.Creates < 0 || c.Queue < 0 {
-		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "creates is %d and queue is %d", c.Creates, c.Queue)
+	if c.Wake == 0 {
+		c.Wake = defaultWake
 	}
+	if c.Events == 0 {
+		c.Events = defaultRetention
+	}
+	if c.Creates < 0 || c.Queue < 0 || c.Wake < 0 || c.Events < 0 {
+		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "creates is %d, queue %d, wake %v, events %d", c.Creates, c.Queue, c.Wake, c.Events)
+	}
+	e.types = append(sandbox.InstanceTypes(), c.Types...)
+	e.boot = c.Boot
+	e.journal = journal{keep: int64(c.Events), next: 1, pending: map[int64]bool{}, grown: make(chan struct{})}
+	e.wakes = wakes{most: c.Wake, all: map[wakeKey]*wake{}}
+	e.timers = newTimers(e.now)
+	e.hooks = newHooks(c.Hooks)
 	e.slots = newSlots(c.Creates, c.Queue)
 	e.probes.turn = make(chan struct{}, 1)
 	e.started = e.now().UTC()

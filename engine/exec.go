@@ -18,14 +18,17 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sand
 	if err := cmd.Check(); err != nil {
 		return nil, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
-	if err != nil {
-		return nil, fail(op, known(id), err)
+	activity := sandbox.ActivityExec
+	if cmd.Detach {
+		activity = sandbox.ActivityStream
 	}
-	if cmd, err = s.complete(cmd); err != nil {
-		return nil, fail(op, s.ID, err)
-	}
-	return stream(ctx, op, s, l, func() (sandbox.Events, error) { return l.guest.Start(ctx, cmd) })
+	return e.streaming(ctx, op, id, activity, func(s *stored, l *live) (sandbox.Events, error) {
+		whole, err := s.complete(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return l.guest.Start(ctx, whole)
+	})
 }
 
 // complete fills in what the command leaves open.

@@ -24,6 +24,8 @@ func explain(ctx context.Context, op string, s *stored, l *live, err error) erro
 		defer cancel()
 		switch exit, werr := l.machine.Wait(soon); {
 		case werr != nil: // it lives; the error stands as it is
+		case exit.Asked && l.aside() != "":
+			err = partedError(l.aside())
 		case exit.Asked:
 			err = &sandbox.Error{Kind: sandbox.NotFound, Err: errors.New("the sandbox was removed"), Hint: "berth ls lists those that are left"}
 		default:
@@ -49,6 +51,35 @@ func (e *explained) Recv() (sandbox.Event, error) {
 	return event, err
 }
 
+// streaming opens a stream of events in a sandbox, which it wakes. The stream is
+// an activity until it is closed or ctx ends.
+func (e *Engine) streaming(ctx context.Context, op, id string, a sandbox.Activity, open func(*stored, *live) (sandbox.Events, error)) (sandbox.Events, error) {
+	s, l, end, err := e.using(ctx, id, a)
+	if err != nil {
+		return nil, fail(op, known(id), err)
+	}
+	events, err := stream(ctx, op, s, l, func() (sandbox.Events, error) { return open(s, l) })
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &active{events, end, context.AfterFunc(ctx, end)}, nil
+}
+
+// active is a stream whose end ends an activity.
+type active struct {
+	sandbox.Events
+	end    func()
+	detach func() bool
+}
+
+func (a *active) Close() error {
+	err := a.Events.Close()
+	a.detach()
+	a.end()
+	return err
+}
+
 // stream opens a stream of events in a running sandbox.
 func stream(ctx context.Context, op string, s *stored, l *live, open func() (sandbox.Events, error)) (sandbox.Events, error) {
 	why := func(err error) error { return explain(ctx, op, s, l, err) }
@@ -57,4 +88,19 @@ func stream(ctx context.Context, op string, s *stored, l *live, open func() (san
 		return nil, why(err)
 	}
 	return &explained{events, why}, nil
+}
+
+// aside is the state as which the machine was put aside, or "".
+func (l *live) aside() sandbox.State {
+	s, _ := l.parted.Load().(sandbox.State)
+	return s
+}
+
+// partedError is what those see who used a machine when it was put aside.
+func partedError(to sandbox.State) error {
+	hint := "call again: that wakes it; attach to a process with the offsets you have"
+	if to == sandbox.Stopped {
+		hint = "call again: that starts it anew; its processes ended"
+	}
+	return &sandbox.Error{Kind: sandbox.Unavailable, Err: errors.New("the sandbox was " + string(to)), Hint: hint}
 }

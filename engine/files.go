@@ -112,7 +112,7 @@ func (e *Engine) owner(ctx context.Context, id, user string) (string, error) {
 	if user != "" {
 		return user, nil
 	}
-	sid, err := parseID(id)
+	sid, err := e.resolve(ctx, id)
 	if err != nil {
 		return "", err
 	}

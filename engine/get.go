@@ -6,11 +6,11 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// Get returns one sandbox. An id that none has is NotFound, one that none could
-// have Invalid.
+// Get returns one sandbox, by id or name. What none has is NotFound, what none
+// could have Invalid.
 func (e *Engine) Get(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	const op = "get"
-	sid, err := parseID(id)
+	sid, err := e.resolve(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/berth-dev/berth/sandbox"
 )
 
 // inputChunk is how much input goes to the guest in one message, in bytes.
@@ -13,10 +15,11 @@ const inputChunk = 256 << 10
 // returns at r's end; the input stays open until CloseInput.
 func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader) error {
 	const op = "input"
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return fail(op, known(id), err)
 	}
+	defer end()
 	buf := make([]byte, inputChunk)
 	for {
 		n, rerr := r.Read(buf)

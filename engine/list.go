@@ -64,8 +64,13 @@ func selects(q *sandbox.ListQuery, s *sandbox.Sandbox) bool {
 	if len(q.States) > 0 && !slices.Contains(q.States, s.State) {
 		return false
 	}
-	if q.Template != "" && q.Template != s.Template {
+	if q.Template != "" && q.Template != s.Template || q.Name != "" && q.Name != s.Name {
 		return false
+	}
+	for _, tag := range q.Tags {
+		if !slices.Contains(s.Tags, tag) {
+			return false
+		}
 	}
 	for k, v := range q.Metadata {
 		if got, ok := s.Metadata[k]; !ok || got != v {

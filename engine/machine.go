@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/driver"
@@ -16,19 +18,37 @@ import (
 type live struct {
 	machine driver.Machine
 	guest   *guestclient.Client
+	uses
+	parted  atomic.Value // sandbox.State: what it is being put aside as, or ""
+	watched sync.Once
+}
+
+// part says that the machine is about to end because it is put aside.
+func (l *live) part(to sandbox.State) { l.parted.Store(to) }
+
+// reopen lets users in again.
+func (l *live) reopen() {
+	l.parted.Store(sandbox.State(""))
+	l.uses.open()
 }
 
 // hold registers a machine and watches it until it ends or the engine closes.
 // The caller holds the sandbox's lock.
 func (e *Engine) hold(id sandbox.ID, m driver.Machine) *live {
 	l := e.keep(id, m)
-	e.tasks.Go(func() { e.watch(id, l) })
+	e.attend(id, l)
 	return l
+}
+
+// attend watches a machine that was registered, once.
+func (e *Engine) attend(id sandbox.ID, l *live) {
+	l.watched.Do(func() { e.tasks.Go(func() { e.watch(id, l) }) })
 }
 
 // keep registers a machine without watching it.
 func (e *Engine) keep(id sandbox.ID, m driver.Machine) *live {
 	l := &live{machine: m, guest: guestclient.New(m.Dial)}
+	l.touch(e.now())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.live[id] = l
@@ -88,9 +108,12 @@ func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason stri
 	if e.held(id) != l {
 		return nil
 	}
-	s, err := e.load(ctx, id)
+	s, err := e.loadMended(ctx, id)
 	if err != nil {
 		return err
+	}
+	if e.held(id) != l { // what was under way when it ended has ended it
+		return nil
 	}
 	if reason == "" {
 		reason = "its machine ended"
@@ -113,8 +136,7 @@ func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason stri
 func (e *Engine) adopt(ctx context.Context, s *stored) (*live, error) {
 	m, err := e.recover(ctx, s)
 	if sandbox.KindOf(err) == sandbox.NotFound {
-		const reason = "its machine was gone when the server started"
-		if err := e.transition(ctx, s, sandbox.Failed, reason, record.Op{Key: machineKey(s.ID), Delete: true}); err != nil {
+		if err := e.lose(ctx, s); err != nil {
 			return nil, err
 		}
 		return nil, notRunning(s)
@@ -149,76 +171,11 @@ func (e *Engine) driver(class string) (driver.Driver, error) {
 		Hint: "start the server with that isolation class"}
 }
 
-// running returns a sandbox's record and its machine, or says why it has none.
-func (e *Engine) running(ctx context.Context, id string) (*stored, *live, error) {
-	sid, err := parseID(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := e.load(ctx, sid)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.State != sandbox.Running {
-		return nil, nil, notRunning(s)
-	}
-	if l := e.held(sid); l != nil {
-		return s, l, nil
-	}
-	return e.readopt(ctx, sid)
-}
-
-// readopt adopts a machine that could not be adopted when the engine opened.
-func (e *Engine) readopt(ctx context.Context, id sandbox.ID) (*stored, *live, error) {
-	done, err := e.task()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer done()
-	unlock, err := e.sandboxes.lock(ctx, string(id))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer unlock()
-	s, err := e.load(ctx, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.State != sandbox.Running {
-		return nil, nil, notRunning(s)
-	}
-	l := e.held(id)
-	if l == nil {
-		if l, err = e.adopt(ctx, s); err != nil {
-			return nil, nil, err
-		}
-	}
-	return s, l, nil
-}
-
-func parseID(id string) (sandbox.ID, error) {
-	sid, err := sandbox.ParseID(id)
-	if err != nil {
-		return "", &sandbox.Error{Err: err, Hint: "berth ls lists the ids"}
-	}
-	return sid, nil
-}
-
-// known is id for an error's text, if it can be one: what else a caller sends is
-// not repeated.
-func known(id string) sandbox.ID {
-	sid, err := sandbox.ParseID(id)
-	if err != nil {
-		return ""
-	}
-	return sid
-}
-
 // stateHints says what to do with a sandbox that does not run.
 var stateHints = map[sandbox.State]string{
 	sandbox.Starting: "it is starting: wait until its state is running",
-	sandbox.Paused:   "it is paused: resume it first",
-	sandbox.Stopped:  "it is stopped: start it first",
+	sandbox.Paused:   "it is paused: berth resume wakes it",
+	sandbox.Stopped:  "it is stopped: berth start boots it again",
 	sandbox.Failed:   "it has failed and will not run again: remove it and create another",
 	sandbox.Deleted:  "it is deleted: create another",
 }

@@ -12,7 +12,8 @@ import (
 const recoveries = 8
 
 // Open takes up where the process before left off. A sandbox that was starting
-// is gone: one is usable or there is none. One that ran is adopted, or Failed if
+// is gone: one is usable or there is none. What else was under way is mended, as
+// the table of doing has it. One that ran is adopted, or Failed if
 // its machine is gone; if its driver cannot tell now, it stays as it is and the
 // next verb tries again. Then the drivers and the
 // templates remove what nothing owns.
@@ -23,6 +24,12 @@ func (e *Engine) Open(ctx context.Context) error {
 		return fail(op, "", err)
 	}
 	defer done()
+	if err := e.openJournal(ctx); err != nil {
+		return fail(op, "", err)
+	}
+	if err := e.noteBoot(ctx); err != nil {
+		return fail(op, "", err)
+	}
 	kept, err := e.resume(ctx)
 	if err != nil {
 		return fail(op, "", err)
@@ -42,8 +49,22 @@ func (e *Engine) Open(ctx context.Context) error {
 			e.log.Info("swept what no sandbox owns", "class", class, "ids", swept)
 		}
 	}
-	_, err = e.templates.Prune(ctx, func(digest string) bool { return roots[digest] })
-	return fail(op, "", err)
+	if _, err = e.templates.Prune(ctx, func(digest string) bool { return roots[digest] }); err != nil {
+		return fail(op, "", err)
+	}
+	if err := e.keepBoot(ctx); err != nil {
+		return fail(op, "", err)
+	}
+	return fail(op, "", e.attendAll(ctx, kept))
+}
+
+// attendAll begins what goes on beside the verbs: timers and webhooks.
+func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
+	for _, s := range kept {
+		e.timers.plan(s)
+	}
+	e.tasks.Go(e.keepTime)
+	return e.openHooks(ctx)
 }
 
 // resume brings every record up to date and returns the sandboxes whose machines
@@ -85,10 +106,22 @@ func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
 		return err
 	}
 	defer unlock()
+	if s.Doing != nil {
+		if err := e.mend(ctx, s); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			e.log.Warn("what was under way with a sandbox cannot be settled now", "sandbox", s.ID, "verb", s.Doing.Verb, "error", err)
+			return nil // the next verb tries again
+		}
+	}
 	switch s.State {
 	case sandbox.Starting:
 		return e.transition(ctx, s, sandbox.Deleted, "")
 	case sandbox.Running:
+		if e.held(s.ID) != nil {
+			return nil
+		}
 		_, err := e.adopt(ctx, s)
 		if err == nil || s.State == sandbox.Failed {
 			return nil

@@ -18,13 +18,28 @@ func (e *Engine) ReadFile(ctx context.Context, id, path string, r sandbox.ReadRa
 	if r.Offset < 0 || r.Length < 0 {
 		return nil, none, sandbox.Errorf(op, sandbox.Invalid, "offset %d and length %d must not be negative", r.Offset, r.Length)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return nil, none, fail(op, known(id), err)
 	}
 	body, fi, err := l.guest.ReadFile(ctx, path, r)
 	if err != nil {
+		end()
 		return nil, none, explain(ctx, op, s, l, err)
 	}
-	return body, fi, nil
+	return &activeBody{body, end, context.AfterFunc(ctx, end)}, fi, nil
+}
+
+// activeBody is a body whose end ends an activity.
+type activeBody struct {
+	io.ReadCloser
+	end    func()
+	detach func() bool
+}
+
+func (b *activeBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.detach()
+	b.end()
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
@@ -14,17 +15,23 @@ import (
 // may hold secrets, and no verb returns them.
 const (
 	recordPrefix  = "sandbox/" // + id: the record as JSON
-	machinePrefix = "machine/" // + id: what driver.Recover needs
+	machinePrefix = "machine/" // + id: what driver.Recover needs, while it runs
+	savedPrefix   = "saved/"   // + id: what driver.Resume needs, while it is paused or stopped
+	namePrefix    = "name/"    // + name: the id of the living sandbox of that name
 	orderPrefix   = "newest/"  // + cursor: the id; sorts the newest first
 )
 
 func recordKey(id sandbox.ID) string  { return recordPrefix + string(id) }
 func machineKey(id sandbox.ID) string { return machinePrefix + string(id) }
+func savedKey(id sandbox.ID) string   { return savedPrefix + string(id) }
 
 // stored is a sandbox with what the engine keeps beside what the owner sees.
 type stored struct {
 	sandbox.Sandbox
-	Base base `json:"base"`
+	Base      base      `json:"base"`
+	Doing     *doing    `json:"doing,omitempty"`     // the verb that is under way, or was when the engine ended
+	Ran       time.Time `json:"ran,omitzero"`        // when it last began to run
+	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
 
 	revision int64 // of the record; 0 before it is first written
 }
@@ -67,49 +74,103 @@ func notFound() error {
 }
 
 // transition takes a sandbox to a state, with its reason, in one transaction
-// with ops. It is the only way a state changes. The record must not have changed
-// since it was loaded; otherwise the result is Conflict. Deleted leaves nothing.
+// with ops and the journal's entry, and ends what it was doing. It is the only
+// way a state changes. The record must not have changed since it was loaded;
+// otherwise the result is Conflict. Deleted leaves nothing.
 func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, reason string, ops ...record.Op) error {
 	if s.revision != 0 && !s.State.CanBecome(next) {
 		return sandbox.Errorf("change state", sandbox.Conflict, "a sandbox that is %s cannot become %s", s.State, next)
 	}
 	changed := *s
-	changed.State, changed.Reason, changed.Updated = next, reason, e.now().UTC().Round(0)
+	changed.State, changed.Reason, changed.Doing = next, reason, nil
+	if next == sandbox.Running && s.State != sandbox.Running {
+		changed.Ran = e.now().UTC().Round(0)
+	}
+	what := sandbox.ChangeType(next)
+	if s.revision != 0 && s.State == next {
+		what = "" // nothing happened that anybody waits for
+	}
+	return e.commit(ctx, s, &changed, what, ops...)
+}
+
+// commit writes a changed record in one transaction with ops and, unless what is
+// "", an entry of the journal. Then s is as changed.
+func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.ChangeType, ops ...record.Op) error {
+	changed.Updated = e.now().UTC().Round(0)
+	t := record.Txn{If: []record.Cond{{Key: recordKey(s.ID), Revision: s.revision}}, Then: ops}
+	if err := changed.keys(&t, s); err != nil {
+		return err
+	}
+	entry := e.journal.reserve(what, s, changed)
+	defer entry.settle()
+	if err := entry.keys(&t); err != nil {
+		return err
+	}
+	revision, err := e.records.Commit(ctx, t)
+	if err != nil {
+		return nameTaken(err, s)
+	}
+	changed.revision = revision
+	*s = *changed
+	e.timers.plan(s)
+	return nil
+}
+
+// keys adds to t what the change from a record to s writes and removes.
+func (s *stored) keys(t *record.Txn, from *stored) error {
 	order := record.Op{Key: orderPrefix + s.cursor(), Value: []byte(s.ID)}
-	if next == sandbox.Deleted {
+	add := func(o ...record.Op) { t.Then = append(t.Then, o...) }
+	if s.State == sandbox.Deleted {
 		order.Delete, order.Value = true, nil
-		ops = append(ops, order, record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true})
+		add(order, record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true},
+			record.Op{Key: savedKey(s.ID), Delete: true})
 	} else {
-		value, err := json.Marshal(&changed)
+		value, err := json.Marshal(s)
 		if err != nil {
 			return sandbox.Errorf("encode record", sandbox.Internal, "%w", err)
 		}
-		ops = append(ops, record.Op{Key: recordKey(s.ID), Value: value})
-		if s.revision == 0 {
-			ops = append(ops, order)
+		add(record.Op{Key: recordKey(s.ID), Value: value})
+		if from.revision == 0 {
+			add(order)
 		}
 	}
-	revision, err := e.records.Commit(ctx, record.Txn{
-		If:   []record.Cond{{Key: recordKey(s.ID), Revision: s.revision}},
-		Then: ops,
-	})
-	if err != nil {
+	if s.Name == "" {
+		return nil
+	}
+	name := namePrefix + s.Name
+	switch {
+	case from.revision == 0:
+		t.If = append(t.If, record.Cond{Key: name})
+		add(record.Op{Key: name, Value: []byte(s.ID)})
+	case from.living() && !s.living():
+		add(record.Op{Key: name, Delete: true})
+	}
+	return nil
+}
+
+// living reports whether a sandbox has its name to itself.
+func (s *stored) living() bool { return s.State != sandbox.Failed && s.State != sandbox.Deleted }
+
+// nameTaken explains the conflict of a record that was to be the first.
+func nameTaken(err error, s *stored) error {
+	if sandbox.KindOf(err) != sandbox.Conflict || s.revision != 0 || s.Name == "" {
 		return err
 	}
-	changed.revision = revision
-	*s = changed
-	return nil
+	return &sandbox.Error{Op: "take name", Kind: sandbox.Conflict, Err: fmt.Errorf("another sandbox has the name %q", s.Name),
+		Hint: "choose another name, or ask to get the one that is there"}
 }
 
 // erase removes a sandbox's record whatever it holds now: the undoing of a
 // create, which alone knows the id.
 func (e *Engine) erase(ctx context.Context, s *stored) error {
-	_, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{
-		{Key: recordKey(s.ID), Delete: true},
-		{Key: machineKey(s.ID), Delete: true},
-		{Key: orderPrefix + s.cursor(), Delete: true},
-	}})
-	return err
+	now, err := e.load(ctx, s.ID)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil // it was never written
+	}
+	if err != nil {
+		return err
+	}
+	return e.transition(ctx, now, sandbox.Deleted, "")
 }
 
 // each calls f for every record until it fails.

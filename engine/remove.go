@@ -21,7 +21,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		return fail(op, "", err)
 	}
 	defer done()
-	sid, err := parseID(id)
+	sid, err := e.resolve(ctx, id)
 	if err != nil {
 		return fail(op, "", err)
 	}
@@ -29,7 +29,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		return fail(op, sid, err)
 	}
 	e.abort(sid)
-	return fail(op, sid, e.remove(ctx, sid))
+	return fail(op, sid, e.remove(ctx, sid, "", nil))
 }
 
 // abort ends the create of a sandbox that is starting.
@@ -41,7 +41,8 @@ func (e *Engine) abort(id sandbox.ID) {
 	}
 }
 
-func (e *Engine) remove(ctx context.Context, id sandbox.ID) error {
+// remove removes a sandbox for a reason. The result is errBusy if may refuses.
+func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may func(*uses) bool) error {
 	unlock, err := e.sandboxes.lock(ctx, string(id))
 	if err != nil {
 		return err
@@ -49,13 +50,33 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID) error {
 	defer unlock()
 	ctx, cancel := bounded(ctx, stopTime)
 	defer cancel()
-	s, err := e.load(ctx, id)
+	s, err := e.loadMended(ctx, id)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil // another call was faster, or the create took itself back
 	}
 	if err != nil {
-		return err
+		if s, err = e.load(ctx, id); err != nil { // what cannot be mended can be removed
+			return err
+		}
 	}
+	if l := e.held(id); l != nil && may != nil {
+		if free, err := l.close(ctx, may); err != nil || !free {
+			return errors.Join(err, errBusy)
+		}
+	}
+	s.Reason = reason
+	if err := e.intend(ctx, s, doing{Verb: "remove"}); err != nil {
+		aerr := e.again(ctx, s)
+		if sandbox.KindOf(aerr) == sandbox.NotFound {
+			return nil // it was on record after all
+		}
+		return errors.Join(err, aerr)
+	}
+	return e.finishRemove(ctx, s)
+}
+
+// finishRemove ends a sandbox whose record says that it is being removed.
+func (e *Engine) finishRemove(ctx context.Context, s *stored) error {
 	m, err := e.remains(ctx, s)
 	if err != nil {
 		return err
@@ -65,10 +86,15 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID) error {
 			return err
 		}
 	}
-	if err := e.transition(ctx, s, sandbox.Deleted, ""); err != nil {
+	if d, ok := e.drivers[s.Class].(driver.Pauser); ok && m == nil {
+		if err := d.Discard(ctx, s.ID); err != nil {
+			return err
+		}
+	}
+	if err := e.transition(ctx, s, sandbox.Deleted, s.Reason); err != nil {
 		return err
 	}
-	return e.drop(id)
+	return e.drop(s.ID)
 }
 
 // remains returns the machine that a sandbox still has, or nil.

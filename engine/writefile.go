@@ -15,10 +15,11 @@ func (e *Engine) WriteFile(ctx context.Context, id, path string, o sandbox.Write
 	if err := checkTarget(path, o.Mode); err != nil {
 		return none, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return none, fail(op, known(id), err)
 	}
+	defer end()
 	o.User = orElse(o.User, s.Base.User)
 	fi, err := l.guest.WriteFile(ctx, path, o, body)
 	return fi, explain(ctx, op, s, l, err)

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// resolve returns the id that a caller means, who gave an id or a name. A name
+// has never the form of an id.
+func (e *Engine) resolve(ctx context.Context, given string) (sandbox.ID, error) {
+	if id, err := sandbox.ParseID(given); err == nil {
+		return id, nil
+	}
+	if err := sandbox.CheckSandboxName(given); err != nil {
+		return "", &sandbox.Error{Op: "find sandbox", Kind: sandbox.Invalid, Err: fmt.Errorf("%.80q is neither an id nor a name", given),
+			Hint: "berth ls lists the ids and names"}
+	}
+	entry, err := e.records.Get(ctx, namePrefix+given)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return "", &sandbox.Error{Kind: sandbox.NotFound, Err: fmt.Errorf("no sandbox has the name %q", given), Hint: "berth ls lists them"}
+	}
+	if err != nil {
+		return "", err
+	}
+	return sandbox.ID(entry.Value), nil
+}
+
+// known is id for an error's text, if it can be one: what else a caller sends is
+// not repeated.
+func known(id string) sandbox.ID {
+	sid, err := sandbox.ParseID(id)
+	if err != nil {
+		return ""
+	}
+	return sid
+}
+
+// getOrCreate returns the living sandbox of a name as it is, or makes it. Of many
+// calls at once one makes it and the others wait for that.
+func (e *Engine) getOrCreate(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error) {
+	if err := req.Check(); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	unlock, err := e.taken.lock(ctx, req.Name)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer unlock()
+	for {
+		id, err := e.resolve(ctx, req.Name)
+		if sandbox.KindOf(err) == sandbox.NotFound {
+			req.Get = false
+			return e.Create(ctx, req)
+		}
+		if err != nil {
+			return sandbox.Sandbox{}, err
+		}
+		s, err := e.arrived(ctx, id)
+		if err == nil && s.living() {
+			return s.Sandbox, nil
+		}
+		if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return sandbox.Sandbox{}, err
+		}
+	}
+}
+
+// arrived returns a sandbox's record once no verb is under way: a create of the
+// same name, without get, may be.
+func (e *Engine) arrived(ctx context.Context, id sandbox.ID) (*stored, error) {
+	unlock, err := e.sandboxes.lock(ctx, string(id))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return e.loadMended(ctx, id)
+}
