@@ -47,7 +47,7 @@ finish() {
     kill -TERM "$server" 2>/dev/null || true
     wait "$server" || code=1
   fi
-  if ((code != 0)) && [[ -s $scratch/server.log ]]; then
+  if ((code != 0 && code < 128)) && [[ -s $scratch/server.log ]]; then
     printf '\nThe end of the server'\''s log:\n' >&2
     tail -n 30 "$scratch/server.log" >&2
   fi

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-dev/berth/api"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
@@ -121,6 +123,10 @@ func (p part) closeInTime(limit time.Duration) error {
 func checkClass(class string) error {
 	switch class {
 	case "gvisor":
+		if os.Geteuid() != 0 {
+			return &sandbox.Error{Op: "serve", Kind: sandbox.Unsupported, Err: unix.EPERM,
+				Hint: "run it as root: sandboxes need namespaces, cgroups and network links"}
+		}
 		_, err := guestProgram()
 		return err
 	case "fake":
