@@ -23,11 +23,14 @@ const (
 func (e *Engine) look(ctx context.Context, id sandbox.ID) time.Time {
 	now := e.now()
 	s, err := e.load(ctx, id)
-	if sandbox.KindOf(err) == sandbox.NotFound {
-		return time.Time{}
+	if err == nil && s.Doing != nil {
+		s, err = e.arrived(ctx, id) // the verb ends, or is settled
 	}
-	if err != nil || s.Doing != nil {
-		return now.Add(leastLook) // the store will be back; the verb will be over
+	switch {
+	case sandbox.KindOf(err) == sandbox.NotFound:
+		return time.Time{}
+	case err != nil:
+		return now.Add(retryAfter)
 	}
 	var next time.Time
 	if end := lifeEnd(s); !end.IsZero() {

@@ -28,10 +28,17 @@ type world struct {
 	enter    chan sandbox.ID  // if set, Create reports here and then blocks
 	leave    chan struct{}    // until this
 	sweeps   [][]sandbox.ID   // what each Sweep was to keep
+
+	aside    map[sandbox.ID]*kept
+	pausing  chan sandbox.ID // if set, Pause reports here and then blocks until leave
+	resuming chan sandbox.ID // the same of Resume
+	count    int             // of what Pause and Resume gave
+	resumes  int
+	cpu      time.Duration // that every machine has used
 }
 
 func newWorld() *world {
-	return &world{machines: map[sandbox.ID]*puppet{}, fail: map[string]error{}}
+	return &world{machines: map[sandbox.ID]*puppet{}, fail: map[string]error{}, aside: map[sandbox.ID]*kept{}}
 }
 
 func (w *world) failing(step string) error {
@@ -74,7 +81,7 @@ func (w *world) Create(ctx context.Context, s driver.Spec) (driver.Machine, erro
 	if err := w.failing("create"); err != nil {
 		return nil, err
 	}
-	m := &puppet{world: w, id: s.ID, ended: make(chan struct{})}
+	m := newPuppet(w, s, "state of "+string(s.ID))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.machines[s.ID] = m
@@ -88,7 +95,7 @@ func (w *world) Recover(_ context.Context, id sandbox.ID, state []byte) (driver.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machines[id]
-	if m == nil || string(state) != "state of "+string(id) {
+	if m == nil || string(state) != m.state {
 		return nil, sandbox.Errorf("recover", sandbox.NotFound, "no machine")
 	}
 	return m, nil
@@ -104,23 +111,41 @@ func (w *world) Sweep(_ context.Context, keep []sandbox.ID) (swept []sandbox.ID,
 			swept = append(swept, id)
 		}
 	}
+	for id := range w.aside {
+		if !slices.Contains(keep, id) {
+			delete(w.aside, id)
+			swept = append(swept, id)
+		}
+	}
 	return swept, nil
 }
 
 type puppet struct {
 	world *world
 	id    sandbox.ID
+	state string
 	ended chan struct{}
 	once  sync.Once
 	exit  driver.Exit
+
+	content
+	limits sandbox.Limits
+}
+
+func newPuppet(w *world, s driver.Spec, state string) *puppet {
+	return &puppet{world: w, id: s.ID, state: state, ended: make(chan struct{}), limits: s.Limits}
 }
 
 func (p *puppet) ID() sandbox.ID { return p.id }
-func (p *puppet) State() []byte  { return []byte("state of " + string(p.id)) }
+func (p *puppet) State() []byte  { return []byte(p.state) }
 func (p *puppet) Dial(context.Context) (net.Conn, error) {
 	return nil, sandbox.Errorf("dial", sandbox.Unavailable, "nobody lives here")
 }
-func (p *puppet) Usage(context.Context) (driver.Usage, error) { return driver.Usage{}, nil }
+func (p *puppet) Usage(context.Context) (driver.Usage, error) {
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	return driver.Usage{CPU: p.world.cpu}, p.world.fail["usage"]
+}
 
 func (p *puppet) Wait(ctx context.Context) (driver.Exit, error) {
 	select {
@@ -178,6 +203,11 @@ func (t *templates) Get(_ context.Context, name string) (sandbox.Template, error
 	defer t.mu.Unlock()
 	if got, ok := t.all[name]; ok {
 		return got, nil
+	}
+	for _, got := range t.all {
+		if got.Digest == name {
+			return got, nil
+		}
 	}
 	return sandbox.Template{}, sandbox.Errorf("get template", sandbox.NotFound, "no template %q", name)
 }
@@ -294,6 +324,9 @@ func (h *house) nothingLeft(t *testing.T) {
 	}
 	if ids := h.world.ids(); len(ids) > 0 {
 		t.Errorf("left in the driver: %v", ids)
+	}
+	if ids := h.world.asides(); len(ids) > 0 {
+		t.Errorf("left aside in the driver: %v", ids)
 	}
 }
 

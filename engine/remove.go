@@ -72,7 +72,11 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may f
 		}
 		return errors.Join(err, aerr)
 	}
-	return e.finishRemove(ctx, s)
+	err = e.finishRemove(ctx, s)
+	if err != nil {
+		e.timers.set(id, e.now().Add(retryAfter)) // what has begun is finished
+	}
+	return err
 }
 
 // finishRemove ends a sandbox whose record says that it is being removed.

@@ -13,10 +13,11 @@ func (e *Engine) OpenSession(ctx context.Context, id string, o sandbox.SessionOp
 	if err := o.Check(); err != nil {
 		return session, false, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, shortCall)
 	if err != nil {
 		return session, false, fail(op, known(id), err)
 	}
+	defer end()
 	cmd, err := s.complete(sandbox.Command{Env: o.Env, Cwd: o.Cwd, User: o.User})
 	if err != nil {
 		return session, false, fail(op, s.ID, err)
@@ -54,11 +55,13 @@ func (e *Engine) RunInSession(ctx context.Context, id, session string, cmd sandb
 	if err := cmd.CheckInSession(); err != nil {
 		return nil, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
-	if err != nil {
-		return nil, fail(op, known(id), err)
+	activity := sandbox.ActivityExec
+	if cmd.Detach {
+		activity = sandbox.ActivityStream
 	}
-	return stream(ctx, op, s, l, func() (sandbox.Events, error) { return l.guest.RunInSession(ctx, session, cmd) })
+	return e.streaming(ctx, op, id, activity, func(_ *stored, l *live) (sandbox.Events, error) {
+		return l.guest.RunInSession(ctx, session, cmd)
+	})
 }
 
 // Sessions lists a sandbox's shell sessions by name.

@@ -6,12 +6,21 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// Usage is what a sandbox uses of its host now.
+// Usage is what a running sandbox uses of its host now. It wakes none, and
+// keeps none awake: one that does not run is Conflict.
 func (e *Engine) Usage(ctx context.Context, id string) (u sandbox.Usage, err error) {
 	const op = "measure"
-	s, l, err := e.running(ctx, id)
+	sid, err := e.resolve(ctx, id)
 	if err != nil {
 		return u, fail(op, known(id), err)
+	}
+	s, err := e.load(ctx, sid)
+	if err != nil {
+		return u, fail(op, sid, err)
+	}
+	l := e.held(sid)
+	if s.State != sandbox.Running || l == nil {
+		return u, fail(op, sid, notRunning(s))
 	}
 	m, err := l.machine.Usage(ctx)
 	if err != nil {

@@ -22,10 +22,11 @@ func (e *Engine) WaitProcess(ctx context.Context, id, process string) (sandbox.E
 // error of kind Conflict if the process ends first.
 func (e *Engine) WaitLine(ctx context.Context, id, process string, w sandbox.LineWait) (sandbox.Line, error) {
 	const op = "wait"
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return sandbox.Line{}, fail(op, known(id), err)
 	}
+	defer end()
 	line, err := l.guest.WaitLine(ctx, process, w)
 	return line, explain(ctx, op, s, l, err)
 }
@@ -34,10 +35,11 @@ func (e *Engine) WaitLine(ctx context.Context, id, process string, w sandbox.Lin
 // Conflict if the process ends first. The process "" is none.
 func (e *Engine) WaitPort(ctx context.Context, id, process string, w sandbox.PortWait) (sandbox.PortAnswer, error) {
 	const op = "wait"
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return sandbox.PortAnswer{}, fail(op, known(id), err)
 	}
+	defer end()
 	answer, err := l.guest.WaitPort(ctx, process, w)
 	return answer, explain(ctx, op, s, l, err)
 }
