@@ -135,4 +135,14 @@ func (f *MemoryFile) Allocate(length uint64, opts AllocOpts) (memmap.FileRange, 
 		At:    "func (u *Usage) Collect(opts *MemoryUsageOpts, out *MemoryUsage) error {\n",
 		After: "\tif opts.Limit > 0 {\n\t\tusage.MinimumTotalMemoryBytes = opts.Limit\n\t\tusage.MaximumTotalMemoryBytes = opts.Limit\n\t}\n",
 	},
+	{
+		Why:  "who is in a terminal's foreground can be seen from outside of its session, as on Linux",
+		File: "pkg/sentry/fsimpl/proc/task_files.go",
+		At:   "\tfmt.Fprintf(buf, \"0 0 \" /* tty_nr tpgid */)\n",
+		Replace: "\tttyNr, tpgid := uint32(0), kernel.ProcessGroupID(-1)\n" +
+			"\tif tty := s.task.ThreadGroup().TTY(); tty != nil {\n\t\tttyNr = 136<<8 | tty.Index()\n" +
+			"\t\tif pg, err := s.task.ThreadGroup().ForegroundProcessGroup(tty); err == nil && pg != nil {\n" +
+			"\t\t\ttpgid = s.pidns.IDOfProcessGroup(pg)\n\t\t}\n\t}\n" +
+			"\tfmt.Fprintf(buf, \"%d %d \", ttyNr, tpgid)\n",
+	},
 }
