@@ -13,7 +13,7 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 GUEST       := cmd/berth/embedded/berth-guest
 TEST_DATA   ?= $(CURDIR)/.cache/test
 
-.PHONY: build test demo bench deps engine generate vet race real clean fuzz FORCE
+.PHONY: build test demo bench deps engine generate vet race real clean fuzz cgroup2 FORCE
 
 build: bin/berth
 
@@ -64,6 +64,10 @@ fuzz: engine
 	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | cut -c6-); do \
 			echo "== $$p $$f"; go test ./$$p -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; done; done
+
+# The limits on cgroup version 2, in an emulated machine.
+cgroup2: engine
+	@tools/cgroup2.sh
 
 generate: engine
 	go generate ./guestapi/...

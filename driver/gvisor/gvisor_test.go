@@ -23,6 +23,7 @@ import (
 // TestMain lets the test binary be the engine, as berth is in use.
 func TestMain(m *testing.M) {
 	runsc.Dispatch()
+	gvisor.InGroup()
 	os.Exit(m.Run())
 }
 
