@@ -128,12 +128,16 @@ func (e *Engine) Archive(ctx context.Context, id, path string, o sandbox.Archive
 	if err := sandbox.CheckPath(path); err != nil {
 		return nil, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return nil, fail(op, known(id), err)
 	}
 	body, err := l.guest.Archive(ctx, path, o)
-	return body, explain(ctx, op, s, l, err)
+	if err != nil {
+		end()
+		return nil, explain(ctx, op, s, l, err)
+	}
+	return &activeBody{body, end, context.AfterFunc(ctx, end)}, nil
 }
 
 // Unpack turns a tar stream into what a folder holds. An error leaves what was
@@ -143,10 +147,11 @@ func (e *Engine) Unpack(ctx context.Context, id, path string, o sandbox.UnpackOp
 	if err := sandbox.CheckPath(path); err != nil {
 		return sandbox.Unpacked{}, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return sandbox.Unpacked{}, fail(op, known(id), err)
 	}
+	defer end()
 	o.User = orElse(o.User, s.Base.User)
 	u, err := l.guest.Unpack(ctx, path, o, body)
 	return u, explain(ctx, op, s, l, err)

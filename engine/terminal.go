@@ -16,10 +16,11 @@ func (e *Engine) OpenTerminal(ctx context.Context, id string, req sandbox.Termin
 	if err := req.Check(); err != nil {
 		return t, false, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, shortCall)
 	if err != nil {
 		return t, false, fail(op, known(id), err)
 	}
+	defer end()
 	env := make(map[string]string, len(s.Base.Env)+len(s.Env)+len(req.Env))
 	maps.Copy(env, s.Base.Env)
 	maps.Copy(env, s.Env)
@@ -37,22 +38,32 @@ func (e *Engine) OpenTerminal(ctx context.Context, id string, req sandbox.Termin
 // terminal is not ended by the end of this stream.
 func (e *Engine) AttachTerminal(ctx context.Context, id, terminal string, at sandbox.TerminalAttach) (sandbox.TerminalEvents, error) {
 	const op = "attach to terminal"
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return nil, fail(op, known(id), err)
 	}
 	why := func(err error) error { return explain(ctx, op, s, l, err) }
 	events, err := l.guest.AttachTerminal(ctx, terminal, at)
 	if err != nil {
+		end()
 		return nil, why(err)
 	}
-	return &explainedTerminal{events, why}, nil
+	return &explainedTerminal{events, why, end, context.AfterFunc(ctx, end)}, nil
 }
 
 // explainedTerminal is a stream whose break is explained.
 type explainedTerminal struct {
 	sandbox.TerminalEvents
-	why func(error) error
+	why    func(error) error
+	end    func() // of the activity
+	detach func() bool
+}
+
+func (x *explainedTerminal) Close() error {
+	err := x.TerminalEvents.Close()
+	x.detach()
+	x.end()
+	return err
 }
 
 func (x *explainedTerminal) Recv() (sandbox.TerminalEvent, error) {
@@ -66,10 +77,11 @@ func (x *explainedTerminal) Recv() (sandbox.TerminalEvent, error) {
 // TerminalInput types all that r gives, as it comes.
 func (e *Engine) TerminalInput(ctx context.Context, id, terminal string, r io.Reader) error {
 	const op = "type into terminal"
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return fail(op, known(id), err)
 	}
+	defer end()
 	buf := make([]byte, terminalChunk)
 	for {
 		n, rerr := r.Read(buf)

@@ -15,21 +15,32 @@ func (e *Engine) Watch(ctx context.Context, id string, r sandbox.WatchRequest) (
 	if err := r.Check(); err != nil {
 		return nil, fail(op, "", err)
 	}
-	s, l, err := e.running(ctx, id)
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
 	if err != nil {
 		return nil, fail(op, known(id), err)
 	}
 	w, err := l.guest.Watch(ctx, r)
 	if err != nil {
+		end()
 		return nil, explain(ctx, op, s, l, err)
 	}
-	return &explainedWatch{w, func(err error) error { return explain(ctx, op, s, l, err) }}, nil
+	why := func(err error) error { return explain(ctx, op, s, l, err) }
+	return &explainedWatch{w, why, end, context.AfterFunc(ctx, end)}, nil
 }
 
 // explainedWatch is a watch whose break is explained.
 type explainedWatch struct {
 	sandbox.Watch
-	why func(error) error
+	why    func(error) error
+	end    func() // of the activity
+	detach func() bool
+}
+
+func (w *explainedWatch) Close() error {
+	err := w.Watch.Close()
+	w.detach()
+	w.end()
+	return err
 }
 
 func (w *explainedWatch) Recv() (sandbox.WatchEvent, error) {
