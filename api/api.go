@@ -20,12 +20,19 @@ type Config struct {
 	AdminKey string       // the key that may do everything; empty lets nobody in
 	Hosts    []string     // names, with their subdomains, under which a loopback listener may be addressed beside localhost
 	Logger   *slog.Logger // nil means none
+
+	// SignSecret signs URLs of files: MinSignSecret random bytes or more, kept
+	// from start to start. Another secret ends every URL that was signed before;
+	// without one none are signed.
+	SignSecret []byte
 }
 
 // Engine is what the API serves: the engine, or a client of another server.
 type Engine interface {
 	Sandboxes
 	Processes
+	Sessions
+	Terminals
 	Files
 	Templates
 	Status(ctx context.Context) (sandbox.Status, error)
@@ -37,6 +44,7 @@ type Sandboxes interface {
 	Get(ctx context.Context, id string) (sandbox.Sandbox, error)
 	List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error)
 	Remove(ctx context.Context, id string) error
+	Usage(ctx context.Context, id string) (sandbox.Usage, error)
 }
 
 // Processes are the verbs on what runs in a sandbox.
@@ -48,6 +56,31 @@ type Processes interface {
 	Signal(ctx context.Context, id, process, signal string) error
 	Processes(ctx context.Context, id string) ([]sandbox.Process, error)
 	WaitProcess(ctx context.Context, id, process string) (sandbox.Exit, error)
+
+	StartProcess(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Process, error)
+	RemoveProcess(ctx context.Context, id, process string) (sandbox.Exit, error)
+	WaitLine(ctx context.Context, id, process string, w sandbox.LineWait) (sandbox.Line, error)
+	WaitPort(ctx context.Context, id, process string, w sandbox.PortWait) (sandbox.PortAnswer, error)
+}
+
+// Sessions are the verbs on shells that remember.
+type Sessions interface {
+	OpenSession(ctx context.Context, id string, o sandbox.SessionOptions) (s sandbox.Session, created bool, err error)
+	RunInSession(ctx context.Context, id, session string, cmd sandbox.Command) (sandbox.Events, error)
+	Sessions(ctx context.Context, id string) ([]sandbox.Session, error)
+	CancelSession(ctx context.Context, id, session, process string) (int, error)
+	CloseSession(ctx context.Context, id, session string) error
+}
+
+// Terminals are the verbs on the terminals of a sandbox.
+type Terminals interface {
+	OpenTerminal(ctx context.Context, id string, req sandbox.TerminalRequest) (t sandbox.Terminal, made bool, err error)
+	AttachTerminal(ctx context.Context, id, terminal string, at sandbox.TerminalAttach) (sandbox.TerminalEvents, error)
+	TerminalInput(ctx context.Context, id, terminal string, r io.Reader) error
+	ResizeTerminal(ctx context.Context, id, terminal string, cols, rows int) error
+	SignalTerminal(ctx context.Context, id, terminal, signal string) error
+	CloseTerminal(ctx context.Context, id, terminal string) error
+	Terminals(ctx context.Context, id string) ([]sandbox.Terminal, error)
 }
 
 // Files are the verbs on a sandbox's file system.
@@ -59,6 +92,17 @@ type Files interface {
 	RemoveFile(ctx context.Context, id, path string, recursive bool) error
 	ReadFile(ctx context.Context, id, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
 	WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
+
+	FindFiles(ctx context.Context, id string, q sandbox.FindQuery) ([]sandbox.FileInfo, bool, error)
+	ChangeFile(ctx context.Context, id, path string, c sandbox.FileChange) (sandbox.FileInfo, error)
+	CopyFile(ctx context.Context, id, from, to string, o sandbox.CopyOptions) (sandbox.FileInfo, error)
+	LinkFile(ctx context.Context, id, path, target string, replace bool) (sandbox.FileInfo, error)
+	HashFile(ctx context.Context, id, path string) (sandbox.FileHash, error)
+	FileAttributes(ctx context.Context, id, path string) (sandbox.Attributes, error)
+	SetFileAttributes(ctx context.Context, id, path string, c sandbox.AttributeChange) (sandbox.Attributes, error)
+	Archive(ctx context.Context, id, path string, o sandbox.ArchiveOptions) (io.ReadCloser, error)
+	Unpack(ctx context.Context, id, path string, o sandbox.UnpackOptions, body io.Reader) (sandbox.Unpacked, error)
+	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
 }
 
 // Templates are the verbs on what sandboxes start from.
@@ -76,6 +120,7 @@ type API struct {
 	hosts  []string
 	log    *slog.Logger
 	mux    *http.ServeMux
+	signer *signer
 
 	ctx context.Context // ends with Close
 	end context.CancelFunc
@@ -91,6 +136,7 @@ func New(c Config) *API {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.signer = newSigner(c.SignSecret)
 	a.ctx, a.end = context.WithCancel(context.Background())
 	for _, r := range a.routes() {
 		a.mux.Handle(r.method+" "+r.path, a.guarded(r))

@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Routes lists the surface as method and path.
 func (a *API) Routes() (all [][2]string) {
 	for _, r := range a.routes() {
@@ -30,3 +32,9 @@ func Numbers(q *query) (limit, mode int64) {
 
 // Check ends the reading of a query.
 func Check(q *query) error { return q.check() }
+
+// SetTime makes the API sign and check URLs by another clock.
+func (a *API) SetTime(now func() time.Time) { a.signer.now = now }
+
+// PathOf asks for a path.
+func PathOf(q *query) string { return q.path("path") }

@@ -18,7 +18,7 @@ const maxDirPage = 10_000
 
 func (a *API) stat(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	path, follow := q.text("path"), q.boolean("follow")
+	path, follow := q.path("path"), q.boolean("follow")
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -31,12 +31,20 @@ func (a *API) stat(w http.ResponseWriter, r *http.Request) error {
 
 func (a *API) listDir(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	path, after := q.text("path"), q.text("after")
+	path, after, glob := q.path("path"), q.path("after"), q.text("glob")
 	depth, limit := int(q.positive("depth", 64)), int(q.positive("limit", maxDirPage))
 	if err := q.check(); err != nil {
 		return err
 	}
-	entries, more, err := a.engine.ListDir(r.Context(), r.PathValue("id"), path, depth, limit, after)
+	list := func() ([]sandbox.FileInfo, bool, error) {
+		return a.engine.ListDir(r.Context(), r.PathValue("id"), path, depth, limit, after)
+	}
+	if glob != "" {
+		list = func() ([]sandbox.FileInfo, bool, error) {
+			return a.engine.FindFiles(r.Context(), r.PathValue("id"), sandbox.FindQuery{Path: path, Glob: glob, Depth: depth, Limit: limit, After: after})
+		}
+	}
+	entries, more, err := list()
 	if err != nil {
 		return err
 	}
@@ -48,7 +56,7 @@ func (a *API) makeDir(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &req); err != nil {
 		return err
 	}
-	fi, err := a.engine.MakeDir(r.Context(), r.PathValue("id"), req.Path, req.Mode, req.User, req.Parents)
+	fi, err := a.engine.MakeDir(r.Context(), r.PathValue("id"), sandbox.Exact(req.Path, req.PathB64), req.Mode, req.User, req.Parents)
 	if err != nil {
 		return err
 	}
@@ -60,7 +68,7 @@ func (a *API) move(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &req); err != nil {
 		return err
 	}
-	if err := a.engine.Move(r.Context(), r.PathValue("id"), req.From, req.To, req.Replace); err != nil {
+	if err := a.engine.Move(r.Context(), r.PathValue("id"), sandbox.Exact(req.From, req.FromB64), sandbox.Exact(req.To, req.ToB64), req.Replace); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -69,7 +77,7 @@ func (a *API) move(w http.ResponseWriter, r *http.Request) error {
 
 func (a *API) removeFile(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	path, recursive := q.text("path"), q.boolean("recursive")
+	path, recursive := q.path("path"), q.boolean("recursive")
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -83,8 +91,12 @@ func (a *API) removeFile(w http.ResponseWriter, r *http.Request) error {
 // writeFile takes a body of any size, for as long as it takes.
 func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	path := q.text("path")
-	o := sandbox.WriteOptions{User: q.text("user"), Mode: uint32(q.number("mode", 8, 32)), Parents: q.boolean("parents")}
+	path := q.path("path")
+	o := sandbox.WriteOptions{User: q.text("user"), Mode: uint32(q.number("mode", 8, 32)), Parents: q.boolean("parents"),
+		Append: q.boolean("append")}
+	if at := q.number("at", 10, 64); q.values.Has("at") {
+		o.At = &at
+	}
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -97,7 +109,16 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 
 // headFile describes a file without its bytes.
 func (a *API) headFile(w http.ResponseWriter, r *http.Request) error {
-	fi, err := a.statFile(r)
+	q := queryOf(r)
+	path := q.path("path")
+	if err := q.check(); err != nil {
+		return err
+	}
+	return a.showFile(w, r, path)
+}
+
+func (a *API) showFile(w http.ResponseWriter, r *http.Request, path string) error {
+	fi, err := a.statFile(r, path)
 	if err != nil {
 		return err
 	}
@@ -107,12 +128,7 @@ func (a *API) headFile(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *API) statFile(r *http.Request) (sandbox.FileInfo, error) {
-	q := queryOf(r)
-	path := q.text("path")
-	if err := q.check(); err != nil {
-		return sandbox.FileInfo{}, err
-	}
+func (a *API) statFile(r *http.Request, path string) (sandbox.FileInfo, error) {
 	fi, err := a.engine.Stat(r.Context(), r.PathValue("id"), path, true)
 	if err == nil && fi.Type == sandbox.TypeDir {
 		err = &sandbox.Error{Op: "read file " + path, Kind: sandbox.Invalid, Err: errors.New("it is a directory"),
@@ -122,17 +138,22 @@ func (a *API) statFile(r *http.Request) (sandbox.FileInfo, error) {
 }
 
 func (a *API) readFile(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	path := q.path("path")
+	if err := q.check(); err != nil {
+		return err
+	}
+	return a.sendFile(w, r, path)
+}
+
+// sendFile answers with a file, or with the part that the Range header asks for.
+func (a *API) sendFile(w http.ResponseWriter, r *http.Request, path string) error {
 	span, err := parseRange(r.Header.Get("Range"))
 	if err != nil {
 		return err
 	}
 	if span != nil {
-		return a.readPart(w, r, span)
-	}
-	q := queryOf(r)
-	path := q.text("path")
-	if err := q.check(); err != nil {
-		return err
+		return a.sendPart(w, r, path, span)
 	}
 	body, fi, err := a.engine.ReadFile(r.Context(), r.PathValue("id"), path, sandbox.ReadRange{})
 	if err != nil {
@@ -147,8 +168,8 @@ func (a *API) readFile(w http.ResponseWriter, r *http.Request) error {
 	return sendBody(w, http.StatusOK, body, length)
 }
 
-func (a *API) readPart(w http.ResponseWriter, r *http.Request, span *byteRange) error {
-	fi, err := a.statFile(r)
+func (a *API) sendPart(w http.ResponseWriter, r *http.Request, path string, span *byteRange) error {
+	fi, err := a.statFile(r, path)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,10 @@ func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
 		a.log.Error("panic", "request", w.request, "panic", p, "stack", string(debug.Stack()))
 		err = sandbox.Errorf("serve", sandbox.Internal, "panic: %v", p)
 	}()
-	if err := a.checkOrigin(r); err != nil {
-		return err
+	if !rt.anywhere {
+		if err := a.checkOrigin(r); err != nil {
+			return err
+		}
 	}
 	if !rt.open {
 		if err := a.checkKey(r); err != nil {
@@ -108,17 +110,34 @@ func (a *API) ownName(host string) bool {
 
 // checkKey compares the key in constant time, whatever its length.
 func (a *API) checkKey(r *http.Request) error {
-	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		header = protocolKey(r)
+	}
+	scheme, key, _ := strings.Cut(header, " ")
 	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	if a.key != nil && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], a.key[:]) == 1 {
 		return nil
 	}
 	text := "the key is not known"
-	if r.Header.Get("Authorization") == "" {
+	if header == "" {
 		text = "a key is needed"
 	}
 	return &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
 		Hint: "send Authorization: Bearer <key>; the admin's key is in admin.key of the server's data directory"}
+}
+
+// protocolKey is the key that a page's WebSocket names as a second protocol,
+// written as a header would be: a page cannot set one.
+func protocolKey(r *http.Request) string {
+	if !isWebSocket(r) {
+		return ""
+	}
+	all := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
+	if len(all) != 2 || strings.TrimSpace(all[0]) != wire.TerminalProtocol {
+		return ""
+	}
+	return "Bearer " + strings.TrimSpace(all[1])
 }
 
 // answer is a ResponseWriter that knows whether it has begun.

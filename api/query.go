@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,6 +40,23 @@ func (q *query) text(name string) string {
 		return ""
 	}
 	return all[0]
+}
+
+// path returns a parameter that names a file. Bytes that are not UTF-8 may come
+// escaped, or in base64 under the name with _b64.
+func (q *query) path(name string) string {
+	text, coded := q.text(name), q.text(name+"_b64")
+	if coded == "" {
+		return text
+	}
+	if text != "" {
+		q.fail(name, fmt.Errorf("it is given with %s_b64", name), "give one of the two")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.NewReplacer("+", "-", "/", "_", "=", "").Replace(coded))
+	if err != nil {
+		q.fail(name+"_b64", errors.New("it is not base64"), "")
+	}
+	return string(raw)
 }
 
 func (q *query) texts(name string) []string {

@@ -15,6 +15,10 @@ type route struct {
 	path   string
 	handle handler
 	open   bool // needs no key
+
+	// anywhere lets pages of other sites use it too: its URL itself is the
+	// permission, and a browser adds none.
+	anywhere bool
 }
 
 // handler serves a request or says why not; its error is rendered by guarded.
@@ -25,6 +29,8 @@ func (a *API) routes() []route {
 		box   = "/v1/sandboxes/{id}"
 		procs = box + "/processes"
 		proc  = procs + "/{process}"
+		terms = box + "/terminals"
+		term  = terms + "/{terminal}"
 		files = box + "/files"
 	)
 	return []route{
@@ -39,11 +45,28 @@ func (a *API) routes() []route {
 
 		{method: "POST", path: box + "/exec", handle: a.exec},
 		{method: "GET", path: procs, handle: a.processes},
+		{method: "POST", path: procs, handle: a.startProcess},
 		{method: "GET", path: proc, handle: a.process},
+		{method: "DELETE", path: proc, handle: a.removeProcess},
 		{method: "GET", path: proc + "/output", handle: a.attach},
 		{method: "GET", path: proc + "/wait", handle: a.wait},
 		{method: "POST", path: proc + "/input", handle: a.input},
 		{method: "POST", path: proc + "/signal", handle: a.signal},
+		{method: "GET", path: box + "/usage", handle: a.usage},
+
+		{method: "GET", path: box + "/sessions", handle: a.sessions},
+		{method: "POST", path: box + "/sessions", handle: a.openSession},
+		{method: "POST", path: box + "/sessions/{session}/run", handle: a.runInSession},
+		{method: "POST", path: box + "/sessions/{session}/cancel", handle: a.cancelSession},
+		{method: "DELETE", path: box + "/sessions/{session}", handle: a.closeSession},
+
+		{method: "GET", path: terms, handle: a.terminals},
+		{method: "POST", path: terms, handle: a.openTerminal},
+		{method: "GET", path: term, handle: a.terminal},
+		{method: "DELETE", path: term, handle: a.closeTerminal},
+		{method: "POST", path: term + "/input", handle: a.typeTerminal},
+		{method: "POST", path: term + "/resize", handle: a.resizeTerminal},
+		{method: "POST", path: term + "/signal", handle: a.signalTerminal},
 
 		{method: "GET", path: files, handle: a.readFile},
 		{method: "HEAD", path: files, handle: a.headFile},
@@ -53,6 +76,19 @@ func (a *API) routes() []route {
 		{method: "GET", path: files + "/list", handle: a.listDir},
 		{method: "POST", path: files + "/mkdir", handle: a.makeDir},
 		{method: "POST", path: files + "/move", handle: a.move},
+		{method: "POST", path: files + "/change", handle: a.changeFile},
+		{method: "POST", path: files + "/copy", handle: a.copyFile},
+		{method: "POST", path: files + "/link", handle: a.linkFile},
+		{method: "GET", path: files + "/hash", handle: a.hashFile},
+		{method: "GET", path: files + "/attributes", handle: a.attributes},
+		{method: "POST", path: files + "/attributes", handle: a.setAttributes},
+		{method: "GET", path: files + "/archive", handle: a.archive},
+		{method: "PUT", path: files + "/archive", handle: a.unpack},
+		{method: "POST", path: files + "/sign", handle: a.signFile},
+		{method: "GET", path: files + "/signed", handle: a.readSigned, open: true, anywhere: true},
+		{method: "HEAD", path: files + "/signed", handle: a.readSigned, open: true, anywhere: true},
+		{method: "PUT", path: files + "/signed", handle: a.writeSigned, open: true, anywhere: true},
+		{method: "GET", path: box + "/watch", handle: a.watch},
 
 		{method: "GET", path: "/v1/templates", handle: a.templates},
 		{method: "POST", path: "/v1/templates", handle: a.buildTemplate},

@@ -19,15 +19,21 @@ const (
 	writeTime = 30 * time.Second // for a client to take what is sent; a slower one is gone
 )
 
-// sink takes the events of a process in one of the API's forms.
-type sink interface {
-	Event(sandbox.Event) error
+// sink takes the events of one thing in one of the API's forms.
+type sink[E any] interface {
+	Event(E) error
 	KeepAlive() error
+}
+
+// source gives the events of one thing; io.EOF follows the last.
+type source[E any] interface {
+	Recv() (E, error)
+	Close() error
 }
 
 // stream is a sink that can say, after it has begun, that it is broken.
 type stream interface {
-	sink
+	sink[sandbox.Event]
 	Error(wire.Error) error
 }
 
@@ -70,13 +76,13 @@ var errClosing = &sandbox.Error{Kind: sandbox.Unavailable, Err: errors.New("the 
 func (a *API) sendEvents(ctx context.Context, w http.ResponseWriter, form string, events sandbox.Events) error {
 	if form == wire.TypeJSON {
 		var c collector
-		if err := pump(ctx, events, &c); err != nil {
+		if err := pump[sandbox.Event](ctx, events, &c); err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, c.output())
 	}
 	out := begin(w, form)
-	err := pump(ctx, events, out)
+	err := pump[sandbox.Event](ctx, events, out)
 	if err == nil {
 		return nil
 	}
@@ -117,9 +123,9 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 
 // pump passes events on until the last, and fills silence with signs of life.
 // Whatever ends it, the events are closed and their reader is gone afterwards.
-func pump(ctx context.Context, events sandbox.Events, out sink) error {
+func pump[E any](ctx context.Context, events source[E], out sink[E]) error {
 	type received struct {
-		event sandbox.Event
+		event E
 		err   error
 	}
 	ctx, cancel := context.WithCancel(ctx)

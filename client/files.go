@@ -39,14 +39,14 @@ func (c *Client) ListDir(ctx context.Context, id, path string, depth, limit int,
 func (c *Client) MakeDir(ctx context.Context, id, path string, mode uint32, user string, parents bool) (sandbox.FileInfo, error) {
 	var fi sandbox.FileInfo
 	err := c.do(ctx, call{op: "make directory", method: http.MethodPost, path: filesPath(id, "mkdir"),
-		json: wire.MakeDir{Path: path, Mode: mode, User: user, Parents: parents}}, &fi)
+		json: wire.MakeDir{Path: path, PathB64: sandbox.Raw(path), Mode: mode, User: user, Parents: parents}}, &fi)
 	return fi, err
 }
 
 // Move renames a path; replace lets it take the place of what is there.
 func (c *Client) Move(ctx context.Context, id, from, to string, replace bool) error {
 	return c.do(ctx, call{op: "move", method: http.MethodPost, path: filesPath(id, "move"),
-		json: wire.Move{From: from, To: to, Replace: replace}}, nil)
+		json: wire.Move{From: from, FromB64: sandbox.Raw(from), To: to, ToB64: sandbox.Raw(to), Replace: replace}}, nil)
 }
 
 // RemoveFile removes a path; recursive also removes what a directory holds.
@@ -86,6 +86,10 @@ func (c *Client) WriteFile(ctx context.Context, id, path string, o sandbox.Write
 	v := url.Values{"path": {path}}
 	setIf(v, "user", o.User)
 	setBool(v, "parents", o.Parents)
+	setBool(v, "append", o.Append)
+	if o.At != nil {
+		v.Set("at", strconv.FormatInt(*o.At, 10))
+	}
 	if o.Mode != 0 {
 		v.Set("mode", "0"+strconv.FormatUint(uint64(o.Mode), 8))
 	}

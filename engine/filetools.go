@@ -17,7 +17,7 @@ func (e *Engine) FindFiles(ctx context.Context, id string, q sandbox.FindQuery) 
 	if err := sandbox.CheckGlob(q.Glob); err != nil {
 		return nil, false, fail(op, "", err)
 	}
-	err = e.ask(ctx, op, id, func(l *live) error {
+	err = e.toil(ctx, op, id, func(l *live) error {
 		all, more, err = l.guest.Find(ctx, q)
 		return err
 	})
@@ -37,7 +37,7 @@ func (e *Engine) ChangeFile(ctx context.Context, id, path string, c sandbox.File
 	if c.User, err = e.owner(ctx, id, c.User); err != nil {
 		return fi, fail(op, known(id), err)
 	}
-	err = e.ask(ctx, op, id, func(l *live) error {
+	err = e.toil(ctx, op, id, func(l *live) error {
 		fi, err = l.guest.Change(ctx, path, c)
 		return err
 	})
@@ -52,7 +52,7 @@ func (e *Engine) CopyFile(ctx context.Context, id, from, to string, o sandbox.Co
 			return fi, fail(op, "", err)
 		}
 	}
-	err = e.ask(ctx, op, id, func(l *live) error {
+	err = e.toil(ctx, op, id, func(l *live) error {
 		fi, err = l.guest.Copy(ctx, from, to, o)
 		return err
 	})
@@ -83,7 +83,7 @@ func (e *Engine) HashFile(ctx context.Context, id, path string) (h sandbox.FileH
 	if err := sandbox.CheckPath(path); err != nil {
 		return h, fail(op, "", err)
 	}
-	err = e.ask(ctx, op, id, func(l *live) error {
+	err = e.toil(ctx, op, id, func(l *live) error {
 		h, err = l.guest.Hash(ctx, path)
 		return err
 	})
@@ -155,4 +155,15 @@ func (e *Engine) Unpack(ctx context.Context, id, path string, o sandbox.UnpackOp
 	o.User = orElse(o.User, s.Base.User)
 	u, err := l.guest.Unpack(ctx, path, o, body)
 	return u, explain(ctx, op, s, l, err)
+}
+
+// toil is ask for work that takes as long as there are files. It counts as an
+// activity, so that a pause ends it rather than waits for it.
+func (e *Engine) toil(ctx context.Context, op, id string, question func(*live) error) error {
+	s, l, end, err := e.using(ctx, id, sandbox.ActivityStream)
+	if err != nil {
+		return fail(op, known(id), err)
+	}
+	defer end()
+	return explain(ctx, op, s, l, question(l))
 }

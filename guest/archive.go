@@ -96,12 +96,12 @@ func (g *Guest) unpack(ctx context.Context, q url.Values, body io.Reader) (tarba
 	if err != nil {
 		return none, err
 	}
-	root, err := g.folderToFill(name, owner)
+	root, made, err := g.folderToFill(name, owner)
 	if err != nil {
 		return none, err
 	}
 	defer root.Close()
-	u := &tarball.Unpacking{Root: root, Mode: 0o7777}
+	u := &tarball.Unpacking{Root: root, Mode: 0o7777, New: made}
 	keep := q.Get("keep_owner") == "true"
 	if !g.scratch() {
 		u.Owner = func(h *tar.Header) (int, int) {
@@ -127,20 +127,20 @@ func (g *Guest) unpack(ctx context.Context, q url.Values, body io.Reader) (tarba
 const maxPadding = 16 << 20
 
 // folderToFill opens a folder, which is made if nothing is there.
-func (g *Guest) folderToFill(name string, owner account) (*os.Root, error) {
+func (g *Guest) folderToFill(name string, owner account) (root *os.Root, made bool, err error) {
 	target, info, err := g.resolve(name)
 	if err != nil {
-		return nil, fromOS(err)
+		return nil, false, fromOS(err)
 	}
 	if info == nil {
 		if err := g.makeParents(path.Join(target, "x"), owner); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	} else if !info.IsDir() {
-		return nil, refuse(conflict, "remove it first", "%.200q is something else than a folder", name)
+		return nil, false, refuse(conflict, "remove it first", "%.200q is something else than a folder", name)
 	}
-	root, err := g.files.root(target)
-	return root, fromOS(err)
+	root, err = g.files.root(target)
+	return root, info == nil, fromOS(err)
 }
 
 // plain undoes the gzip of a stream that has it.

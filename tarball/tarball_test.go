@@ -249,6 +249,13 @@ func TestBroken(t *testing.T) {
 	if !errors.Is(err, ErrMalformed) {
 		t.Errorf("%v", err)
 	}
+	between := stream(t, entry{name: "a", kind: tar.TypeReg, body: "whole"}).Bytes()[:1024]
+	if _, err = (&Unpacking{Root: openRoot(t, dir), Mode: 0o777}).Run(t.Context(), bytes.NewReader(between)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a stream without its end: %v", err)
+	}
+	if counts, err := (&Unpacking{Root: openRoot(t, dir)}).Run(t.Context(), bytes.NewReader(nil)); err != nil || counts != (Counts{}) {
+		t.Errorf("nothing: %+v, %v", counts, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err = (&Unpacking{Root: openRoot(t, dir)}).Run(ctx, whole); !errors.Is(err, context.Canceled) {

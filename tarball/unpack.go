@@ -27,6 +27,10 @@ type Unpacking struct {
 	// system.
 	Owner func(h *tar.Header) (uid, gid int)
 
+	// New says that Root was made for the stream: it too gets the mode and time
+	// that the stream has for it.
+	New bool
+
 	// Strict is for streams of strangers that land where other programs work:
 	// symbolic links that lead out of Root are left out, and no entry lies
 	// behind a link. Without it links may say anything, and what lies behind one
@@ -44,8 +48,12 @@ type Unpacking struct {
 // that are there already keep their modes and owners. An error leaves what was
 // unpacked before it.
 func (u *Unpacking) Run(ctx context.Context, r io.Reader) (Counts, error) {
-	k := &unpacker{Unpacking: u, ctx: ctx, in: tar.NewReader(&steady{ctx, r})}
+	tail := &tailReader{r: &steady{ctx, r}}
+	k := &unpacker{Unpacking: u, ctx: ctx, in: tar.NewReader(tail)}
 	err := k.entries()
+	if err == nil && tail.cut() {
+		err = io.ErrUnexpectedEOF
+	}
 	if k.dir != nil {
 		k.dir.Close()
 	}
@@ -219,6 +227,9 @@ func (k *unpacker) own(dir *os.Root, name string, h *tar.Header) error {
 func (k *unpacker) folder(h *tar.Header, name string) error {
 	k.counts.Folders++
 	if name == "." {
+		if k.New {
+			k.made = append(k.made, made{name, k.mode(h), h.ModTime})
+		}
 		return nil
 	}
 	dir, base, err := k.parent(h, name)

@@ -105,29 +105,36 @@ func (d *dataDirectory) adminKey() (string, error) {
 	return key, nil
 }
 
-// makeAdminKey writes a new key so that path holds all of it or does not exist.
+// makeAdminKey writes a new key.
 func (d *dataDirectory) makeAdminKey(path string) (string, error) {
 	var raw [20]byte
 	rand.Read(raw[:]) // never fails: it ends the program instead
 	key := "berth_" + hex.EncodeToString(raw[:])
 
-	tmp, err := os.CreateTemp(d.path, adminKeyFile+".*") // mode 0600
+	return key, writeSecret(path, key+"\n")
+}
+
+// writeSecret writes a file that only its owner reads, so that path holds all of
+// it or does not exist.
+func writeSecret(path, text string) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".*") // mode 0600
 	if err != nil {
-		return "", dataError(path, err)
+		return dataError(path, err)
 	}
 	defer os.Remove(tmp.Name()) // gone already when all went well
-	_, err = io.WriteString(tmp, key+"\n")
+	_, err = io.WriteString(tmp, text)
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err == nil {
-		err = syncDir(d.path)
+		err = syncDir(dir)
 	}
 	if err != nil {
-		return "", dataError(path, err)
+		return dataError(path, err)
 	}
-	return key, nil
+	return nil
 }
 
 // syncDir makes a rename in dir survive the loss of power.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +48,7 @@ func (t *transfer) download(ctx context.Context, src endpoint, dst string) error
 	if contents(src.path) {
 		target = dst
 	}
-	return t.downloadTree(ctx, src.id, remote, target, info)
+	return t.downloadTree(ctx, src.id, remote, target)
 }
 
 // downloadStream copies a file to standard output.
@@ -160,71 +159,4 @@ func copyError(remote string, err error) error {
 		return err
 	}
 	return &sandbox.Error{Op: op, Kind: sandbox.Unavailable, Err: err, Hint: "try again: nothing of the file was kept"}
-}
-
-// downloadTree copies the directory remote to the local directory dst.
-func (t *transfer) downloadTree(ctx context.Context, id, remote, dst string, info sandbox.FileInfo) error {
-	if err := os.MkdirAll(dst, 0o777); err != nil {
-		return localError("copy", err)
-	}
-	root, err := os.OpenRoot(dst)
-	if err != nil {
-		return localError("copy", err)
-	}
-	defer root.Close()
-	if err := t.downloadDir(ctx, id, remote, root, "."); err != nil {
-		return err
-	}
-	return localError("copy", root.Chmod(".", fs.FileMode(info.Mode&0o777)|0o700))
-}
-
-// listLimit is how many entries of a directory are asked for at once.
-const listLimit = 1000
-
-// downloadDir copies what the directory remote holds into the directory rel
-// beneath root.
-func (t *transfer) downloadDir(ctx context.Context, id, remote string, root *os.Root, rel string) error {
-	for after := ""; ; {
-		entries, more, err := t.client.ListDir(ctx, id, remote, 1, listLimit, after)
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if err := t.downloadEntry(ctx, id, remote, entry, root, rel); err != nil {
-				return err
-			}
-			after = entry.Path
-		}
-		if !more || len(entries) == 0 {
-			return nil
-		}
-	}
-}
-
-func (t *transfer) downloadEntry(ctx context.Context, id, parent string, entry sandbox.FileInfo, root *os.Root, rel string) error {
-	name := path.Base(entry.Path)
-	if name == "." || name == ".." || name == "/" || strings.ContainsAny(name, "\x00") {
-		return sandbox.Errorf("copy "+parent, sandbox.Internal, "the sandbox told of an entry called %q", entry.Path)
-	}
-	remote, local := path.Join(parent, name), path.Join(rel, name)
-	switch entry.Type {
-	case sandbox.TypeDir:
-		if err := root.Mkdir(local, fs.FileMode(entry.Mode&0o777)|0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return localError("copy", err)
-		}
-		return t.downloadDir(ctx, id, remote, root, local)
-	case sandbox.TypeSymlink:
-		if err := root.Remove(local); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return localError("copy", err)
-		}
-		if err := root.Symlink(entry.Target, local); err != nil {
-			return localError("copy", err)
-		}
-		t.files++
-		return nil
-	case sandbox.TypeFile:
-		return t.downloadFile(ctx, id, remote, root, local)
-	}
-	t.skipped = append(t.skipped, remote)
-	return nil
 }

@@ -73,7 +73,7 @@ func (p *program) root() *cobra.Command {
 		}
 	}
 	group("sandbox", p.createCommand(), p.lsCommand(), p.rmCommand())
-	group("process", p.execCommand(), p.psCommand(), p.logsCommand(), p.killCommand(), p.cpCommand())
+	group("process", p.execCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.killCommand(), p.cpCommand(), p.watchCommand(), p.signCommand())
 	group("server", p.serveCommand(), p.templateCommand(), p.doctorCommand())
 	root.AddCommand(p.versionCommand())
 	return root

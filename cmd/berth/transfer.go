@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/client"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/tarball"
 )
 
 // copyStep is what the progress of a copy says.
@@ -16,7 +17,7 @@ const copyStep = "copy"
 type transfer struct {
 	client    *client.Client
 	recursive bool
-	skipped   []string // what is neither file, directory nor symbolic link
+	skipped   []left // under mu
 	in        io.Reader
 	out       io.Writer
 
@@ -26,6 +27,27 @@ type transfer struct {
 	files    int64 // done
 	bytes    int64 // done
 	total    int64 // bytes to do, 0 when it is not known
+}
+
+// left is what was left out, and why.
+type left struct{ name, reason string }
+
+// maxLeft bounds what is told of what was left out.
+const maxLeft = 1000
+
+func (t *transfer) skip(name, reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.skipped) < maxLeft {
+		t.skipped = append(t.skipped, left{name, reason})
+	}
+}
+
+// finish takes over what a stream held; its frame is not counted.
+func (t *transfer) finish(c tarball.Counts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.files, t.bytes = c.Files+c.Links, c.Bytes
 }
 
 // counted is r that moves the progress as it is read.
@@ -69,8 +91,8 @@ func (p *program) reportCopy(t *transfer, stream bool) error {
 	if stream {
 		return nil
 	}
-	for _, name := range t.skipped {
-		fmt.Fprintf(p.err, "skipped %s: neither a file, a directory nor a symbolic link\n", printable(name))
+	for _, l := range t.skipped {
+		fmt.Fprintf(p.err, "skipped %s: %s\n", printable(l.name), l.reason)
 	}
 	if p.json {
 		return writeJSON(p.out, map[string]int64{"files": t.files, "bytes": t.bytes})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -80,77 +79,6 @@ func (t *transfer) uploadFile(ctx context.Context, src string, info fs.FileInfo,
 		t.files++
 	}
 	return err
-}
-
-// uploadTree copies the directory src to dst, which may exist.
-func (t *transfer) uploadTree(ctx context.Context, src, id, dst string) error {
-	var err error
-	if t.total, err = treeSize(ctx, src); err != nil {
-		return err
-	}
-	return filepath.WalkDir(src, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return localError("copy", err)
-		}
-		rel, err := filepath.Rel(src, name)
-		if err != nil {
-			return localError("copy", err)
-		}
-		return t.uploadEntry(ctx, name, entry, id, path.Join(dst, filepath.ToSlash(rel)))
-	})
-}
-
-// uploadEntry copies one entry of a tree. A directory comes before what it holds.
-func (t *transfer) uploadEntry(ctx context.Context, name string, entry fs.DirEntry, id, dst string) error {
-	info, err := entry.Info()
-	if err != nil {
-		return localError("copy", err)
-	}
-	switch mode := info.Mode(); {
-	case mode.IsDir():
-		_, err := t.client.MakeDir(ctx, id, dst, uint32(mode.Perm()), "", true)
-		return err
-	case mode.IsRegular():
-		return t.uploadFile(ctx, name, info, id, dst)
-	case mode&fs.ModeSymlink != 0:
-		target, err := os.Readlink(name)
-		if err != nil {
-			return localError("copy", err)
-		}
-		return t.link(ctx, id, target, dst)
-	}
-	t.skipped = append(t.skipped, name)
-	return nil
-}
-
-// link makes a symbolic link in the sandbox, by the sandbox's own ln.
-func (t *transfer) link(ctx context.Context, id, target, dst string) error {
-	events, err := t.client.Exec(ctx, id, sandbox.Command{
-		Argv: []string{"ln", "-sfn", "--", target, path.Base(dst)}, Cwd: path.Dir(dst), Merge: true})
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	var said []byte
-	for {
-		event, err := events.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return sandbox.Errorf("link "+dst, sandbox.Unavailable, "the stream ended too early")
-		case err != nil:
-			return err
-		case event.Exit == nil:
-			said = append(said, event.Data[:min(len(event.Data), 1024-min(len(said), 1024))]...)
-		case event.Exit.Code == 0:
-			t.files++
-			return nil
-		default:
-			return sandbox.Errorf("link "+dst, sandbox.Internal, "%s", strings.TrimSpace(string(said)))
-		}
-	}
 }
 
 // treeSize is the number of bytes in the files beneath dir.

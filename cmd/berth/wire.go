@@ -84,7 +84,11 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err := e.Open(ctx); err != nil {
 		return nil, err
 	}
-	a := api.New(api.Config{Engine: e, AdminKey: key, Hosts: []string{f.domain}, Logger: log})
+	secret, err := signSecret(data)
+	if err != nil {
+		return nil, err
+	}
+	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log})
 	h.handler, h.streams = a, a.Close
 	return h, nil
 }

@@ -33,16 +33,19 @@ type Signal struct {
 
 // MakeDir is the body of a mkdir request.
 type MakeDir struct {
-	Path    string `json:"path"`
-	Mode    uint32 `json:"mode,omitempty"` // permission bits; 0 means 0755
-	User    string `json:"user,omitempty"` // owner; "" means the template's
+	Path    string `json:"path,omitempty"`
+	PathB64 []byte `json:"path_b64,omitempty"` // in place of Path, if that is not UTF-8
+	Mode    uint32 `json:"mode,omitempty"`     // permission bits; 0 means 0755
+	User    string `json:"user,omitempty"`     // owner; "" means the template's
 	Parents bool   `json:"parents,omitempty"`
 }
 
 // Move is the body of a move request.
 type Move struct {
-	From    string `json:"from"`
-	To      string `json:"to"`
+	From    string `json:"from,omitempty"`
+	FromB64 []byte `json:"from_b64,omitempty"`
+	To      string `json:"to,omitempty"`
+	ToB64   []byte `json:"to_b64,omitempty"`
 	Replace bool   `json:"replace,omitempty"`
 }
 

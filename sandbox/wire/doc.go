@@ -7,6 +7,8 @@ const (
 	TypeJSON = "application/json"          // one object at the end
 	TypeSSE  = "text/event-stream"         // server-sent events, see sse.go
 	TypeRaw  = "application/vnd.berth.raw" // frames, see frame.go
+
+	TypeNDJSON = "application/x-ndjson" // one object a line; an empty line says nothing
 )
 
 // Header names of the native API.

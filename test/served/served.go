@@ -55,7 +55,7 @@ func Start(t testing.TB) *Server {
 	if err := s.Engine.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.API = api.New(api.Config{Engine: s.Engine, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log})
+	s.API = api.New(api.Config{Engine: s.Engine, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log, SignSecret: []byte(Key)})
 	s.HTTP = httptest.NewServer(s.API)
 	s.URL = s.HTTP.URL
 	t.Cleanup(func() {
