@@ -2,7 +2,6 @@ package netgw
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -119,11 +118,14 @@ func (l *Link) DialGuest(ctx context.Context, port uint16) (net.Conn, error) {
 // Dropped is the number of frames to the sandbox that were lost on the host.
 func (l *Link) Dropped() uint64 { return l.tap.dropped.Load() }
 
-// Close ends the link and its connections. The namespace is not touched.
+// Close ends the link and its connections. The namespace is not touched. It may
+// be called once.
 func (l *Link) Close() error {
-	if l.stack == nil {
-		return errors.New("link is closed")
-	}
-	l.stack.Destroy()
+	// Not stack.Destroy: that waits for the reader with a lock that the reader
+	// may need to deliver its last frame.
+	l.stack.Close()
+	l.tap.Close()
+	l.tap.Wait()
+	l.stack.Wait()
 	return nil
 }
