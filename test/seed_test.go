@@ -25,7 +25,7 @@ func (s *suite) makeSeed(t *testing.T) string {
 	if s.driver == "fake" {
 		args = append(args, "--from", "docker-archive:"+s.small)
 	} else if kept := os.Getenv("BERTH_TEST_DATA"); kept != "" {
-		dir = filepath.Join(kept, "transcripts")
+		dir = kept
 	}
 	i := &instance{suite: s, data: dir, log: filepath.Join(t.TempDir(), "server.log")}
 	if err := i.start(); err != nil {
