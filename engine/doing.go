@@ -133,7 +133,11 @@ func (e *Engine) takeUp(ctx context.Context, s *stored, state []byte) error {
 		}
 		l = e.keep(s.ID, m)
 	}
-	if err := e.transition(ctx, s, sandbox.Running, "", runningOps(s.ID, l.machine.State())...); err != nil {
+	reason := ""
+	if s.State == sandbox.Running { // nothing has come of a pause
+		reason = s.Reason
+	}
+	if err := e.transition(ctx, s, sandbox.Running, reason, runningOps(s.ID, l.machine.State())...); err != nil {
 		return err
 	}
 	e.attend(s.ID, l)

@@ -132,6 +132,7 @@ func (e *Engine) act(ctx context.Context, s *stored, a sandbox.Action, reason st
 	case errors.Is(err, errBusy) || ctx.Err() != nil:
 		return e.now().Add(leastLook)
 	}
+	e.timers.pause(s.ID, e.now().Add(retryAfter))
 	e.log.Error("a sandbox's policy cannot be kept", "sandbox", s.ID, "action", a, "error", err, "again_in", retryAfter)
 	e.note(ctx, s.ID, fmt.Sprintf("%s, but %s did not succeed: %v", reason, a, err))
 	return e.now().Add(retryAfter)

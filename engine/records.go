@@ -112,7 +112,9 @@ func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.Ch
 	}
 	changed.revision = revision
 	*s = *changed
-	e.timers.plan(s)
+	if what != "" {
+		e.timers.plan(s)
+	}
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may f
 	}
 	err = e.finishRemove(ctx, s)
 	if err != nil {
-		e.timers.set(id, e.now().Add(retryAfter)) // what has begun is finished
+		e.timers.pause(id, e.now().Add(retryAfter)) // what has begun is finished
 	}
 	return err
 }

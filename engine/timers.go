@@ -19,7 +19,8 @@ type timers struct {
 	mu     sync.Mutex
 	queue  timerQueue
 	by     map[sandbox.ID]*timer
-	sooner chan struct{} // of one: the first has changed
+	rest   map[sandbox.ID]time.Time // no look before then: what was tried has failed
+	sooner chan struct{}            // of one: the first has changed
 }
 
 type timer struct {
@@ -29,7 +30,7 @@ type timer struct {
 }
 
 func newTimers(now func() time.Time) *timers {
-	return &timers{now: now, by: map[sandbox.ID]*timer{}, sooner: make(chan struct{}, 1)}
+	return &timers{now: now, by: map[sandbox.ID]*timer{}, rest: map[sandbox.ID]time.Time{}, sooner: make(chan struct{}, 1)}
 }
 
 // plan has a sandbox looked at now, if its policy needs that: the look finds out
@@ -47,6 +48,9 @@ func (t *timers) plan(s *stored) {
 func (t *timers) set(id sandbox.ID, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if until := t.rest[id]; until.After(at) {
+		at = until
+	}
 	if old := t.by[id]; old != nil {
 		if at.Before(old.at) {
 			old.at = at
@@ -63,9 +67,19 @@ func (t *timers) set(id sandbox.ID, at time.Time) {
 	}
 }
 
+// pause keeps a sandbox from being looked at before then.
+func (t *timers) pause(id sandbox.ID, until time.Time) {
+	t.drop(id)
+	t.mu.Lock()
+	t.rest[id] = until
+	t.mu.Unlock()
+	t.set(id, until)
+}
+
 func (t *timers) drop(id sandbox.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.rest, id)
 	if old := t.by[id]; old != nil {
 		heap.Remove(&t.queue, old.place)
 		delete(t.by, id)
@@ -86,6 +100,7 @@ func (t *timers) due() (id sandbox.ID, wait time.Duration, some bool) {
 	}
 	heap.Pop(&t.queue)
 	delete(t.by, first.id)
+	delete(t.rest, first.id)
 	return first.id, 0, true
 }
 
