@@ -58,16 +58,6 @@ func (a *API) attach(w http.ResponseWriter, r *http.Request) error {
 	return a.sendEvents(ctx, w, form, started)
 }
 
-func (a *API) wait(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := a.untilClose(r)
-	defer cancel()
-	exit, err := a.engine.WaitProcess(ctx, r.PathValue("id"), r.PathValue("process"))
-	if err != nil {
-		return because(ctx, err)
-	}
-	return writeJSON(w, http.StatusOK, exit)
-}
-
 // input passes the body on as it comes, for as long as it takes.
 func (a *API) input(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
@@ -98,9 +88,8 @@ func (a *API) signal(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &req); err != nil {
 		return err
 	}
-	if req.Signal == "" || len(req.Signal) > 32 {
-		return &sandbox.Error{Op: "signal", Kind: sandbox.Invalid, Err: fmt.Errorf("%.40q is not a signal", req.Signal),
-			Hint: "a signal is a name or a number, such as SIGTERM or 15"}
+	if err := checkSignal(req.Signal); err != nil {
+		return err
 	}
 	if err := a.engine.Signal(r.Context(), r.PathValue("id"), r.PathValue("process"), req.Signal); err != nil {
 		return err

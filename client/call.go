@@ -54,9 +54,15 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 
 // do makes the request and decodes the JSON answer into out, unless that is nil.
 func (c *Client) do(ctx context.Context, q call, out any) error {
+	_, err := c.answer(ctx, q, out)
+	return err
+}
+
+// answer is do that gives the answer's status.
+func (c *Client) answer(ctx context.Context, q call, out any) (status int, err error) {
 	resp, err := c.send(ctx, q)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	if out == nil {
@@ -65,9 +71,9 @@ func (c *Client) do(ctx context.Context, q call, out any) error {
 		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out)
 	}
 	if err != nil {
-		return sendError(ctx, q.op, err)
+		return 0, sendError(ctx, q.op, err)
 	}
-	return nil
+	return resp.StatusCode, nil
 }
 
 func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {

@@ -3,17 +3,18 @@ package screen
 import "strconv"
 
 // Leave is what brings a real terminal back from whatever a program left: the
-// main screen, a visible cursor, plain colours and keys.
-const Leave = "\x18\x1b[?2026l\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[>4m" + plainModes + "\x1b[0 q\x1b[m"
-
-// plainModes is every mode as it is when a terminal starts, and what cannot be
-// asked for one by one. It ends with the cursor anywhere.
-const plainModes = "\x1b[!p\x1b[4l\x1b[20l\x1b[?1l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?9l\x1b[?12l" +
-	"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1007l\x1b[?1015l\x1b[?1016l" +
-	"\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b>\x1b[?25h\x1b[r\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?5W"
+// main screen, a visible cursor where it is, plain colours and keys.
+const Leave = plain + "\x1b7\x1b[?6l\x1b[r\x1b8"
 
 // begin brings a terminal of whatever state to an empty, plain main screen.
-const begin = "\x18\x1b[?2026l\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[>4m" + plainModes + "\x1b[0 q\x1b[m\x1b[H\x1b[2J"
+const begin = plain + "\x1b[?6l\x1b[r\x1b[H\x1b[2J"
+
+// plain ends what is unfinished and sets everything, but for what moves the
+// cursor, as it is when a terminal starts: a soft reset first, then what that
+// leaves as it was, here or in some terminals.
+const plain = "\x18\x1b[?2026l\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[>4m\x1b[!p\x1b[4l\x1b[20l\x1b[?1l\x1b[?5l\x1b[?7h\x1b[?9l\x1b[?12l" +
+	"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1007l\x1b[?1015l\x1b[?1016l" +
+	"\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b>\x1b[?25h\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?5W\x1b[0 q\x1b[m"
 
 // Seed returns what makes a terminal of the same size show this screen and be in
 // its state, whatever it showed before. With scrolled, what scrolled off comes
