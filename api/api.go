@@ -30,6 +30,9 @@ type Config struct {
 // Engine is what the API serves: the engine, or a client of another server.
 type Engine interface {
 	Sandboxes
+	Lifecycle
+	Journal
+	Webhooks
 	Processes
 	Sessions
 	Terminals

@@ -41,7 +41,13 @@ func (a *API) routes() []route {
 		{method: "POST", path: "/v1/sandboxes", handle: a.create},
 		{method: "GET", path: "/v1/sandboxes", handle: a.list},
 		{method: "GET", path: box, handle: a.get},
+		{method: "PATCH", path: box, handle: a.update},
 		{method: "DELETE", path: box, handle: a.remove},
+		{method: "POST", path: box + "/pause", handle: a.change(a.engine.Pause)},
+		{method: "POST", path: box + "/resume", handle: a.change(a.engine.Resume)},
+		{method: "POST", path: box + "/stop", handle: a.change(a.engine.Stop)},
+		{method: "POST", path: box + "/start", handle: a.change(a.engine.Start)},
+		{method: "POST", path: box + "/keepalive", handle: a.keepAlive},
 
 		{method: "POST", path: box + "/exec", handle: a.exec},
 		{method: "GET", path: procs, handle: a.processes},
@@ -90,6 +96,12 @@ func (a *API) routes() []route {
 		{method: "PUT", path: files + "/signed", handle: a.writeSigned, open: true, anywhere: true},
 		{method: "GET", path: box + "/watch", handle: a.watch},
 
+		{method: "GET", path: "/v1/events", handle: a.changes},
+		{method: "GET", path: "/v1/webhooks", handle: a.webhooks},
+		{method: "POST", path: "/v1/webhooks", handle: a.createWebhook},
+		{method: "GET", path: "/v1/webhooks/{webhook}", handle: a.webhook},
+		{method: "DELETE", path: "/v1/webhooks/{webhook}", handle: a.removeWebhook},
+
 		{method: "GET", path: "/v1/templates", handle: a.templates},
 		{method: "POST", path: "/v1/templates", handle: a.buildTemplate},
 		{method: "GET", path: "/v1/templates/{name}", handle: a.template},
@@ -102,7 +114,7 @@ func (a *API) noRoute(_ http.ResponseWriter, r *http.Request) error {
 	e := &sandbox.Error{Kind: sandbox.NotFound, Err: fmt.Errorf("nothing is served at %s %.200q", r.Method, r.URL.Path),
 		Hint: "/v1/openapi.json lists what is"}
 	var has []string
-	for _, m := range []string{"GET", "PUT", "POST", "DELETE"} {
+	for _, m := range []string{"GET", "PUT", "POST", "PATCH", "DELETE"} {
 		other := r.Clone(r.Context())
 		other.Method = m
 		if _, pattern := a.mux.Handler(other); pattern != "/" && pattern != "" {

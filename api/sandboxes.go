@@ -7,7 +7,8 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// create takes an empty body as a request for the defaults.
+// create takes an empty body as a request for the defaults. What was to be got
+// or created is answered with 200: it may have been there.
 func (a *API) create(w http.ResponseWriter, r *http.Request) error {
 	var req sandbox.CreateRequest
 	if err := decode(w, r, &req); err != nil && !errors.Is(err, errEmpty) {
@@ -18,13 +19,19 @@ func (a *API) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", "/v1/sandboxes/"+string(s.ID))
-	return writeJSON(w, http.StatusCreated, s)
+	status := http.StatusCreated
+	if req.Get {
+		status = http.StatusOK
+	}
+	return writeJSON(w, status, s)
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	lq := sandbox.ListQuery{
 		Template: q.text("template"),
+		Name:     q.text("name"),
+		Tags:     q.texts("tag"),
 		Metadata: q.prefixed("metadata."),
 		After:    q.text("after"),
 		Limit:    int(q.positive("limit", sandbox.MaxPage)),

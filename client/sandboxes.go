@@ -32,6 +32,10 @@ func (c *Client) List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, e
 	for k, val := range q.Metadata {
 		v.Set("metadata."+k, val)
 	}
+	for _, tag := range q.Tags {
+		v.Add("tag", tag)
+	}
+	setIf(v, "name", q.Name)
 	setIf(v, "template", q.Template)
 	setIf(v, "after", q.After)
 	setInt(v, "limit", int64(q.Limit))

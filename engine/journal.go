@@ -231,32 +231,3 @@ func picks(q *sandbox.ChangeQuery, c *sandbox.Change) bool {
 	return (q.Sandbox == "" || q.Sandbox == string(c.Sandbox) || q.Sandbox == c.Name) &&
 		(len(q.Types) == 0 || slices.Contains(q.Types, c.Type))
 }
-
-// FollowChanges calls each for every change that q selects, those to come too,
-// until it fails or ctx ends.
-func (e *Engine) FollowChanges(ctx context.Context, q sandbox.ChangeQuery, each func(sandbox.Change) error) error {
-	const op = "follow events"
-	for {
-		stable, grown := e.journal.stable()
-		page, err := e.changes(ctx, q)
-		if err != nil {
-			return fail(op, "", err)
-		}
-		for _, c := range page.Events {
-			if err := each(c); err != nil {
-				return err
-			}
-		}
-		q.After = page.Next
-		if page.Next < cursorOf(stable) && len(page.Events) > 0 {
-			continue
-		}
-		select {
-		case <-grown:
-		case <-e.ctx.Done():
-			return fail(op, "", errClosing)
-		case <-ctx.Done():
-			return fail(op, "", context.Cause(ctx))
-		}
-	}
-}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,23 +99,24 @@ func TestRetention(t *testing.T) {
 func TestFollow(t *testing.T) {
 	h := newHouse(t)
 	const boxes = 30
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	stream, err := h.FollowChanges(t.Context(), sandbox.ChangeQuery{After: engine.Latest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
 	result := make(chan []sandbox.Change, 1)
 	go func() {
 		var all []sandbox.Change
-		err := h.FollowChanges(ctx, sandbox.ChangeQuery{After: engine.Latest}, func(c sandbox.Change) error {
-			if all = append(all, c); len(all) == 3*boxes {
-				return io.EOF
+		for len(all) < 3*boxes {
+			c, err := stream.Recv()
+			if err != nil {
+				t.Error(err)
+				break
 			}
-			return nil
-		})
-		if !errors.Is(err, io.EOF) {
-			t.Error(err)
+			all = append(all, c)
 		}
 		result <- all
 	}()
-	time.Sleep(time.Millisecond)
 	var wg sync.WaitGroup
 	for range boxes {
 		wg.Go(func() {
@@ -133,6 +133,10 @@ func TestFollow(t *testing.T) {
 	all := <-result
 	if !slices.IsSortedFunc(all, func(a, b sandbox.Change) int { return bytes.Compare([]byte(a.Cursor), []byte(b.Cursor)) }) {
 		t.Error("out of order")
+	}
+	stream.Close()
+	if _, err := stream.Recv(); sandbox.KindOf(err) != sandbox.Unavailable {
+		t.Errorf("after the end: %v", err)
 	}
 }
 

@@ -71,3 +71,10 @@ type NewWebhook struct {
 	Webhook
 	Secret string `json:"secret"`
 }
+
+// ChangeStream is a stream of changes, which goes on with those to come. Close
+// ends it and may be called at any time, twice too.
+type ChangeStream interface {
+	Recv() (Change, error)
+	Close() error
+}
