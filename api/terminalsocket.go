@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	pingEvery  = 15 * time.Second
-	pongTime   = 30 * time.Second // for a client to say that it lives
-	typedPart  = 32 << 10         // bytes
-	typedParts = 16               // that wait to be typed; then the client's messages wait
+	pingEvery   = 15 * time.Second
+	pongTime    = 30 * time.Second // for a client to say that it lives
+	typedPart   = 32 << 10         // bytes
+	typedParts  = 16               // that wait to be typed; then the client's messages wait
+	partingTime = time.Second      // to take a last word
 )
 
 // joinTerminal opens the terminal if need be, attaches to it, and only then
@@ -48,6 +49,8 @@ func (a *API) joinTerminal(w http.ResponseWriter, r *http.Request) error {
 		}
 		key = t.ID
 	}
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
 	events, err := a.engine.AttachTerminal(ctx, id, key, at)
 	if err != nil {
 		return because(ctx, err)
@@ -65,12 +68,14 @@ func (a *API) joinTerminal(w http.ResponseWriter, r *http.Request) error {
 		return nil // Accept has answered
 	}
 	defer conn.CloseNow()
-	j := &junction{a: a, conn: conn, w: w.(*answer), id: id, terminal: first.Attached.ID, typed: make(chan []byte, typedParts)}
-	j.run(ctx, first, events)
+	j := &junction{a: a, conn: conn, w: w.(*answer), id: id, terminal: first.Attached.ID,
+		typed: make(chan []byte, typedParts), over: make(chan struct{})}
+	j.run(ctx, leave, first, events)
 	return nil
 }
 
-// junction joins a WebSocket to a terminal.
+// junction joins a WebSocket to a terminal. Its ends have contexts of their own:
+// one that ends during a read or a write closes the connection without a word.
 type junction struct {
 	a            *API
 	conn         *websocket.Conn
@@ -78,14 +83,14 @@ type junction struct {
 	id, terminal string
 	typed        chan []byte // waits to be typed
 	held         atomic.Bool // the client's messages wait
+	over         chan struct{}
 }
 
-// run lasts until either side ends, and says to the other one how.
-func (j *junction) run(ctx context.Context, first sandbox.TerminalEvent, events sandbox.TerminalEvents) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// run lasts until either side ends, and says to the other one how. The events end
+// with ctx, which cancel ends.
+func (j *junction) run(ctx context.Context, cancel context.CancelCauseFunc, first sandbox.TerminalEvent, events sandbox.TerminalEvents) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	defer events.Close()
 	defer cancel(nil)
 	all.Go(func() { cancel(j.listen(ctx)) })
 	all.Go(func() {
@@ -94,14 +99,21 @@ func (j *junction) run(ctx context.Context, first sandbox.TerminalEvent, events 
 		}
 	})
 	all.Go(func() { cancel(j.ping(ctx)) })
-	unblock := context.AfterFunc(ctx, func() { events.Close() })
-	defer unblock()
+	defer close(j.over)
+	all.Go(func() {
+		<-ctx.Done()
+		select {
+		case <-time.After(partingTime):
+			j.conn.CloseNow() // a client that takes nothing is not told why
+		case <-j.over:
+		}
+	})
 
-	err := j.show(ctx, first)
+	err := j.show(first)
 	for err == nil {
 		var e sandbox.TerminalEvent
 		if e, err = events.Recv(); err == nil {
-			err = j.show(ctx, e)
+			err = j.show(e)
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -119,8 +131,6 @@ func (j *junction) end(err error) {
 		_ = j.conn.Close(websocket.StatusNormalClosure, "the terminal has ended")
 	case errors.As(err, &gone), errors.Is(err, errGone):
 	default:
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
 		detail := j.a.errorBody(j.w, err).Error
 		status := websocket.StatusInternalError
 		switch detail.Code {
@@ -129,7 +139,7 @@ func (j *junction) end(err error) {
 		case sandbox.Unavailable:
 			status = websocket.StatusGoingAway
 		}
-		if j.notice(ctx, wire.TerminalNotice{Error: &detail}) == nil {
+		if j.notice(wire.TerminalNotice{Error: &detail}) == nil {
 			_ = j.conn.Close(status, string(detail.Code))
 		}
 	}
@@ -138,24 +148,25 @@ func (j *junction) end(err error) {
 var errGone = errors.New("the client has gone")
 
 // show sends one event.
-func (j *junction) show(ctx context.Context, e sandbox.TerminalEvent) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
-	defer cancel()
+func (j *junction) show(e sandbox.TerminalEvent) error {
 	if len(e.Data) > 0 {
-		if err := j.conn.Write(ctx, websocket.MessageBinary, e.Data); err != nil {
-			return errGone
-		}
-		return nil
+		return j.write(websocket.MessageBinary, e.Data)
 	}
-	return j.notice(ctx, wire.TerminalNotice{Attached: e.Attached, Seed: e.Seed, Resized: e.Resized, Exit: e.Exit})
+	return j.notice(wire.TerminalNotice{Attached: e.Attached, Seed: e.Seed, Resized: e.Resized, Exit: e.Exit})
 }
 
-func (j *junction) notice(ctx context.Context, n wire.TerminalNotice) error {
+func (j *junction) notice(n wire.TerminalNotice) error {
 	b, err := json.Marshal(n)
 	if err != nil {
 		return sandbox.Errorf("encode notice", sandbox.Internal, "%w", err)
 	}
-	if err := j.conn.Write(ctx, websocket.MessageText, b); err != nil {
+	return j.write(websocket.MessageText, b)
+}
+
+func (j *junction) write(kind websocket.MessageType, b []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	if err := j.conn.Write(ctx, kind, b); err != nil {
 		return errGone
 	}
 	return nil
@@ -174,7 +185,7 @@ func (j *junction) ping(ctx context.Context) error {
 		if j.held.Load() {
 			continue // its answer could not be read
 		}
-		pong, cancel := context.WithTimeout(ctx, pongTime)
+		pong, cancel := context.WithTimeout(context.Background(), pongTime)
 		err := j.conn.Ping(pong)
 		cancel()
 		if err != nil && !j.held.Load() {
@@ -187,7 +198,7 @@ func (j *junction) ping(ctx context.Context) error {
 func (j *junction) listen(ctx context.Context) error {
 	j.conn.SetReadLimit(-1) // binary messages are passed on in parts
 	for {
-		kind, message, err := j.conn.Reader(ctx)
+		kind, message, err := j.conn.Reader(context.Background()) // ends with the connection
 		if err == nil && kind == websocket.MessageBinary {
 			err = j.pass(ctx, message)
 		} else if err == nil {
