@@ -15,6 +15,7 @@ import (
 
 // bed is a machine that is put aside and taken up again.
 type bed struct {
+	gone  bool // all was removed
 	t     *testing.T
 	h     Harness
 	d     driver.Driver
@@ -48,6 +49,9 @@ func (b *bed) use(m driver.Machine) {
 
 // remove takes all away at the end of a test, whatever its outcome.
 func (b *bed) remove() {
+	if b.gone {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b.guest.Close()
@@ -70,6 +74,8 @@ func (b *bed) end() {
 	if err := b.pauser().Discard(within(b.t), b.spec.ID); err != nil {
 		b.t.Fatalf("discard: %v", err)
 	}
+	b.guest.Close()
+	b.gone = true
 	nothingLeft(b.t, b.h)
 }
 

@@ -42,6 +42,9 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	if !ok || m.driver != d {
 		return nil, sandbox.Errorf(op, sandbox.Invalid, "the machine is of another driver")
 	}
+	if keep != driver.KeepMemory && keep != driver.KeepDisk {
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Invalid, ID: m.id, Err: fmt.Errorf("%q cannot be kept", keep)}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Op: op, ID: m.id, Err: err}
 	}
