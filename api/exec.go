@@ -15,28 +15,27 @@ import (
 )
 
 func (a *API) exec(w http.ResponseWriter, r *http.Request) error {
+	return a.runCommand(w, r, a.engine.Exec)
+}
+
+// runCommand starts the command of a request and streams what it does.
+func (a *API) runCommand(w http.ResponseWriter, r *http.Request, start func(context.Context, string, sandbox.Command) (sandbox.Events, error)) error {
 	form, err := accepted(r, wire.TypeJSON, wire.TypeSSE, wire.TypeRaw)
 	if err != nil {
 		return err
 	}
-	var req wire.Exec
-	if err := decode(w, r, &req); err != nil {
+	req, err := commandOf(w, r)
+	if err != nil {
 		return err
 	}
-	if req.TimeoutMS < 0 || req.TimeoutMS > int64(math.MaxInt64/time.Millisecond) {
-		return &sandbox.Error{Op: "check command", Kind: sandbox.Invalid, Err: fmt.Errorf("timeout_ms is %d", req.TimeoutMS),
-			Hint: "timeout_ms takes 1 or more; leave it out for none"}
-	}
-	cmd := req.Command
-	cmd.Timeout = time.Duration(req.TimeoutMS) * time.Millisecond
-	cmd.Stdin = cmd.Stdin || len(req.StdinData) > 0
 	if form == wire.TypeJSON {
-		cmd.Lossless = true // the answer reads as fast as the process writes
+		req.Lossless = true // the answer reads as fast as the process writes
 	}
 	ctx, cancel := a.untilClose(r)
 	defer cancel()
-	id := r.PathValue("id")
-	events, err := a.engine.Exec(ctx, id, cmd)
+	id, stdin := r.PathValue("id"), req.Stdin
+	req.Stdin = req.Stdin || len(req.StdinData) > 0
+	events, err := start(ctx, id, req.Command)
 	if err != nil {
 		return err
 	}
@@ -48,15 +47,29 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request) error {
 	defer feeder.Wait()
 	defer cancel() // before the wait
 	if len(req.StdinData) > 0 {
-		feeder.Go(func() { a.feed(ctx, id, started.first.Started.ID, &req) })
+		feeder.Go(func() { a.feed(ctx, id, started.first.Started.ID, req.StdinData, !stdin) })
 	}
 	return a.sendEvents(ctx, w, form, started)
 }
 
+// commandOf reads the command from a request's body.
+func commandOf(w http.ResponseWriter, r *http.Request) (*wire.Exec, error) {
+	var req wire.Exec
+	if err := decode(w, r, &req); err != nil {
+		return nil, err
+	}
+	if req.TimeoutMS < 0 || req.TimeoutMS > int64(math.MaxInt64/time.Millisecond) {
+		return nil, &sandbox.Error{Op: "check command", Kind: sandbox.Invalid, Err: fmt.Errorf("timeout_ms is %d", req.TimeoutMS),
+			Hint: "timeout_ms takes 1 or more; leave it out for none"}
+	}
+	req.Timeout = time.Duration(req.TimeoutMS) * time.Millisecond
+	return &req, nil
+}
+
 // feed writes the input that came with the request. A process that ends without
 // reading it all is no error; whatever else breaks breaks the events too.
-func (a *API) feed(ctx context.Context, id, process string, req *wire.Exec) {
-	if a.engine.Input(ctx, id, process, bytes.NewReader(req.StdinData)) == nil && !req.Stdin {
+func (a *API) feed(ctx context.Context, id, process string, data []byte, end bool) {
+	if a.engine.Input(ctx, id, process, bytes.NewReader(data)) == nil && end {
 		_ = a.engine.CloseInput(ctx, id, process)
 	}
 }

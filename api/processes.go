@@ -68,7 +68,7 @@ func (a *API) input(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := a.untilClose(r)
 	defer cancel()
 	rc := http.NewResponseController(w)
-	detach := context.AfterFunc(a.ctx, func() { _ = rc.SetReadDeadline(time.Now()) }) // wakes a reader that waits for more
+	detach := context.AfterFunc(ctx, func() { _ = rc.SetReadDeadline(time.Now()) }) // wakes a reader that waits for more
 	defer detach()
 	id, process := r.PathValue("id"), r.PathValue("process")
 	if err := a.engine.Input(ctx, id, process, r.Body); err != nil {
