@@ -137,7 +137,7 @@ func parseAge(b []byte) int64 {
 	word, _, _ := bytes.Cut(b, []byte(" "))
 	seconds, rest, _ := bytes.Cut(bytes.TrimSpace(word), []byte("."))
 	s, err1 := strconv.ParseInt(string(seconds), 10, 48)
-	h, err2 := strconv.ParseInt(string(append(rest[:min(2, len(rest)):2], "00"...)[:2]), 10, 8)
+	h, err2 := strconv.ParseInt((string(rest) + "00")[:2], 10, 8)
 	if err1 != nil || err2 != nil || s < 0 || h < 0 {
 		return 0
 	}
