@@ -89,6 +89,13 @@ func (o *output) size() int {
 	return len(o.rings[stdout].buf) + len(o.rings[stderr].buf)
 }
 
+// written is how many bytes of each stream have come.
+func (o *output) written() (out, errs int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rings[stdout].end, o.rings[stderr].end
+}
+
 func (o *output) wakeAll() {
 	for c := range o.cursors {
 		poke(c.wake)

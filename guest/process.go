@@ -228,6 +228,7 @@ func (p *process) describe() *guestv1.Process {
 	defer p.mu.Unlock()
 	d := &guestv1.Process{Session: p.session, Id: p.id, Name: p.name, Pid: int32(p.leader.number()), Cwd: []byte(p.plan.cwd),
 		User: p.plan.user, StartedUnixNano: p.started.UnixNano(), Exit: p.exit}
+	d.StdoutBytes, d.StderrBytes = p.out.written()
 	for _, a := range p.plan.argv {
 		d.Argv = append(d.Argv, []byte(a))
 	}

@@ -61,7 +61,8 @@ func process(p *guestv1.Process) (sandbox.Process, error) {
 	if p.Pid < 0 || p.Pid == 0 && p.Session == "" { // a session's command may wait
 		return sandbox.Process{}, errorf("process %s has pid %d", p.Id, p.Pid)
 	}
-	out := sandbox.Process{Session: p.Session, Usage: processUsage(p.Usage), ID: p.Id, Name: text(p.Name, maxName), PID: int(p.Pid), Argv: []string{},
+	out := sandbox.Process{Session: p.Session, Usage: processUsage(p.Usage), ID: p.Id,
+		Written: sandbox.Offsets{Stdout: max(p.StdoutBytes, 0), Stderr: max(p.StderrBytes, 0)}, Name: text(p.Name, maxName), PID: int(p.Pid), Argv: []string{},
 		Cwd: limit(string(p.Cwd), sandbox.MaxPathBytes), User: text(p.User, maxName), Started: time.Unix(0, p.StartedUnixNano)}
 	left := maxArgs
 	for _, a := range p.Argv {

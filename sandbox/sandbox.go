@@ -38,6 +38,7 @@ type Process struct {
 
 	Session string        `json:"session,omitempty"` // whose command it is; such a one may wait, without a PID
 	Usage   *ProcessUsage `json:"usage,omitempty"`   // in lists alone
+	Written Offsets       `json:"written"`           // bytes of output so far
 }
 
 // Exit says how a process ended.

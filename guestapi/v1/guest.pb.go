@@ -620,8 +620,10 @@ type Process struct {
 	StartedUnixNano int64                  `protobuf:"varint,7,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	EndedUnixNano   int64                  `protobuf:"varint,8,opt,name=ended_unix_nano,json=endedUnixNano,proto3" json:"ended_unix_nano,omitempty"` // 0 while it lives
 	Exit            *Exit                  `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
-	Session         string                 `protobuf:"bytes,20,opt,name=session,proto3" json:"session,omitempty"` // whose command it is; such a one may have no pid yet
-	Usage           *ProcessUsage          `protobuf:"bytes,21,opt,name=usage,proto3" json:"usage,omitempty"`     // in lists alone
+	Session         string                 `protobuf:"bytes,20,opt,name=session,proto3" json:"session,omitempty"`                             // whose command it is; such a one may have no pid yet
+	Usage           *ProcessUsage          `protobuf:"bytes,21,opt,name=usage,proto3" json:"usage,omitempty"`                                 // in lists alone
+	StdoutBytes     int64                  `protobuf:"varint,22,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"` // written so far
+	StderrBytes     int64                  `protobuf:"varint,23,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -731,6 +733,20 @@ func (x *Process) GetUsage() *ProcessUsage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *Process) GetStdoutBytes() int64 {
+	if x != nil {
+		return x.StdoutBytes
+	}
+	return 0
+}
+
+func (x *Process) GetStderrBytes() int64 {
+	if x != nil {
+		return x.StderrBytes
+	}
+	return 0
 }
 
 type Exit struct {
@@ -2026,7 +2042,7 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x06Missed\x12.\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x16.berth.guest.v1.StreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xc5\x02\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\x8b\x03\n" +
 	"\aProcess\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2038,7 +2054,9 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x0fended_unix_nano\x18\b \x01(\x03R\rendedUnixNano\x12(\n" +
 	"\x04exit\x18\t \x01(\v2\x14.berth.guest.v1.ExitR\x04exit\x12\x18\n" +
 	"\asession\x18\x14 \x01(\tR\asession\x122\n" +
-	"\x05usage\x18\x15 \x01(\v2\x1c.berth.guest.v1.ProcessUsageR\x05usage\"\x83\x01\n" +
+	"\x05usage\x18\x15 \x01(\v2\x1c.berth.guest.v1.ProcessUsageR\x05usage\x12!\n" +
+	"\fstdout_bytes\x18\x16 \x01(\x03R\vstdoutBytes\x12!\n" +
+	"\fstderr_bytes\x18\x17 \x01(\x03R\vstderrBytes\"\x83\x01\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\x1b\n" +
