@@ -36,6 +36,7 @@ func FuzzText(f *testing.F) {
 func FuzzFrames(f *testing.F) {
 	for _, m := range []proto.Message{
 		&guestv1.Process{Id: "p1", Pid: 2, Argv: [][]byte{[]byte("x")}, Exit: &guestv1.Exit{Code: 1}},
+		&guestv1.Terminal{Id: "t1", Pid: 2, Cols: 80, Rows: 24, Argv: [][]byte{[]byte("x")}},
 		&guestv1.FileInfo{Path: []byte("/x"), Type: "file", Size: 1},
 	} {
 		b, err := proto.Marshal(m)
@@ -48,6 +49,12 @@ func FuzzFrames(f *testing.F) {
 		var p guestv1.Process
 		if proto.Unmarshal(b, &p) == nil {
 			if q, err := process(&p); err == nil && (q.ID == "" || q.PID < 1 || (q.Exit != nil && (q.Exit.Code < 0 || q.Exit.Code > 255))) {
+				t.Errorf("%+v", q)
+			}
+		}
+		var term guestv1.Terminal
+		if proto.Unmarshal(b, &term) == nil {
+			if q, err := terminal(&term); err == nil && (!sandbox.IsTerminalID(q.ID) || sandbox.CheckTerminalSize(q.Cols, q.Rows) != nil) {
 				t.Errorf("%+v", q)
 			}
 		}

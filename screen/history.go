@@ -90,11 +90,22 @@ func appendLine(b []byte, l *line, cols int) []byte {
 		n = len(l.cells)
 	}
 	var pen style
+	var blank cell
+	var c *cell
 	for x := range n {
-		c := l.at(x)
+		if x >= len(l.cells) {
+			blank = l.at(x)
+			c = &blank
+		} else {
+			c = &l.cells[x]
+		}
 		if c.width > 0 && c.style != pen {
 			pen = c.style
 			b = appendSGR(b, pen)
+		}
+		if c.r < 0x80 && c.more == "" && c.width == 1 {
+			b = append(b, byte(c.r))
+			continue
 		}
 		b = c.appendTo(b)
 	}

@@ -28,7 +28,7 @@ type parser struct {
 	to    performer
 	state parserState
 	seq   sequence
-	text  []byte // of an OSC
+	text  []byte // of an OSC, so far
 	rune  []byte // begun, not yet whole
 
 	// held is what would bring another terminal into the present state: the
@@ -39,6 +39,7 @@ type parser struct {
 // performer does what a parser finds.
 type performer interface {
 	print(r rune)
+	text(ascii []byte) // printable ones, as one print each
 	control(b byte)
 	escape(inter, final byte)
 	csi(q *sequence)
@@ -64,8 +65,20 @@ func (q *sequence) param(i, def int) int {
 func (q *sequence) raw(i int) int { return q.param(i, 0) }
 
 func (p *parser) write(b []byte) {
-	for _, c := range b {
-		p.advance(c)
+	for len(b) > 0 {
+		if p.state == ground && len(p.rune) == 0 {
+			n := 0
+			for n < len(b) && b[n] >= ' ' && b[n] < 0x7f {
+				n++
+			}
+			if n > 0 {
+				p.to.text(b[:n])
+				b = b[n:]
+				continue
+			}
+		}
+		p.advance(b[0])
+		b = b[1:]
 	}
 }
 

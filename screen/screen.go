@@ -208,6 +208,31 @@ func (s *Screen) print(r rune) {
 	}
 }
 
+// text prints many characters at once where that is simple: within a row.
+func (s *Screen) text(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), s.cols-1-s.x) // the last column has rules of its own
+		if n <= 0 || s.wrapNext || s.modes.on(modeInsert) || s.charsets[s.shift] != 'B' {
+			s.print(rune(b[0]))
+			b = b[1:]
+			continue
+		}
+		l := s.row()
+		l.part(s.x)
+		l.part(s.x + n)
+		l.reach(s.x)
+		old := min(len(l.cells)-s.x, n)
+		for i, c := range b[:n] {
+			if i < old {
+				l.cells[s.x+i] = cell{r: rune(c), width: 1, style: s.pen}
+			} else {
+				l.cells = append(l.cells, cell{r: rune(c), width: 1, style: s.pen})
+			}
+		}
+		s.x, s.last, b = s.x+n, rune(b[n-1]), b[n:]
+	}
+}
+
 // combine puts a mark on the character before the cursor.
 func (s *Screen) combine(r rune) {
 	x := s.x

@@ -162,7 +162,7 @@ func testTerminals(t *testing.T, h Harness) {
 	w.shows("xterm-256color")
 
 	// The size: the last one set counts, for all, and the program is told.
-	typeIn(t, c, term.ID, "trap 'stty size' WINCH; sleep 1002 & echo 'wait''ing'; wait; kill %1\r")
+	typeIn(t, c, term.ID, "sh -c 'trap \"stty size; exit\" WINCH; echo wait\"\"ing; while :; do sleep 0.1; done'\r")
 	w.shows("waiting")
 	if err := c.ResizeTerminal(within(t), term.ID, 90, 20); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,6 @@ func testTerminals(t *testing.T, h Harness) {
 	}
 
 	// Jobs: the keyboard's signals and ours reach the group in the foreground.
-	typeIn(t, c, term.ID, "trap - WINCH; clear\r")
 	typeIn(t, c, term.ID, "sleep 1000; echo left:$?\r")
 	foreground(t, c, term, "sleep")
 	typeIn(t, c, term.ID, "\x03")
