@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -31,8 +32,9 @@ func (p *program) sendsInput(interactive bool) bool {
 	return interactive || !isFile || !term.IsTerminal(int(f.Fd()))
 }
 
-// execAttached runs the command with this program's streams and ends as it ends.
-func (p *program) execAttached(ctx context.Context, c *client.Client, id string, command sandbox.Command) error {
+// execAttached runs the command that start starts with this program's streams
+// and ends as it ends.
+func (p *program) execAttached(ctx context.Context, c *client.Client, id string, stdin bool, start starter) error {
 	signalIgnoreBrokenPipe()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -41,21 +43,27 @@ func (p *program) execAttached(ctx context.Context, c *client.Client, id string,
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 
-	events, err := c.Exec(ctx, id, command)
+	events, err := start(ctx)
 	if err != nil {
 		return err
 	}
 	defer events.Close()
 	a := &attachment{client: c, id: id, out: p.out, err: p.err}
-	if command.Stdin {
+	if stdin {
 		a.in = p.in
 	}
 	exit, err := a.follow(ctx, cancel, events, signals)
 	if err != nil {
 		return err
 	}
+	if exit.Restarted != "" {
+		fmt.Fprintf(p.err, "berth: %s; the session goes on with another\n", printable(exit.Restarted))
+	}
 	return exitOf(exit)
 }
+
+// starter starts a command and gives what it does.
+type starter func(context.Context) (sandbox.Events, error)
 
 // follow copies what the process does until it has ended. The first event
 // starts the flow of input and signals.

@@ -14,6 +14,7 @@ import (
 type execFlags struct {
 	env         []string
 	shell       string
+	session     string
 	interactive bool
 	detach      bool
 	command     sandbox.Command
@@ -30,7 +31,8 @@ func (p *program) execCommand() *cobra.Command {
 			"give exit code 125; a command that --timeout ended gives 124.",
 		Example: "  berth exec $ID -- python3 -c 'print(6*7)'\n" +
 			"  tar c . | berth exec $ID --cwd /workspace -- tar x\n" +
-			"  berth exec $ID --shell 'cd /tmp && ls | wc -l'",
+			"  berth exec $ID --shell 'cd /tmp && ls | wc -l'\n" +
+			"  berth exec $ID --session work --shell 'cd src && export CC=clang'",
 		Args: func(cmd *cobra.Command, args []string) error {
 			const hint = "berth exec ID [flags] -- PROGRAM [ARGUMENT...]"
 			switch dash := cmd.ArgsLenAtDash(); {
@@ -59,6 +61,7 @@ func (p *program) execCommand() *cobra.Command {
 	flags.StringVar(&f.shell, "shell", "", "a line for bash instead of a program and arguments")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "send standard input even from a terminal")
 	flags.StringVar(&f.command.Name, "name", "", "name of the process, for ps, logs and kill")
+	flags.StringVar(&f.session, "session", "", "run in the shell session of this name, which remembers; made if there is none")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave it running; print its process id")
 	return cmd
 }
@@ -87,15 +90,30 @@ func (p *program) exec(ctx context.Context, id string, f *execFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.detach {
-		return p.execDetached(ctx, c, target, command)
+	start := func(ctx context.Context) (sandbox.Events, error) { return c.Exec(ctx, target, command) }
+	if f.session != "" {
+		start, err = inSession(ctx, c, target, f.session, command)
 	}
-	return p.execAttached(ctx, c, target, command)
+	if err != nil {
+		return err
+	}
+	if f.detach {
+		return p.execDetached(ctx, start)
+	}
+	return p.execAttached(ctx, c, target, command.Stdin, start)
+}
+
+// inSession opens a session. Folder, environment and user are those of a new
+// one; one that is there keeps its own.
+func inSession(ctx context.Context, c *client.Client, id, name string, command sandbox.Command) (starter, error) {
+	_, _, err := c.OpenSession(ctx, id, sandbox.SessionOptions{Name: name, Env: command.Env, Cwd: command.Cwd, User: command.User})
+	command.Env, command.Cwd, command.User = nil, "", ""
+	return func(ctx context.Context) (sandbox.Events, error) { return c.RunInSession(ctx, id, name, command) }, err
 }
 
 // execDetached starts the command and prints its process id alone.
-func (p *program) execDetached(ctx context.Context, c *client.Client, id string, command sandbox.Command) error {
-	events, err := c.Exec(ctx, id, command)
+func (p *program) execDetached(ctx context.Context, start starter) error {
+	events, err := start(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (p *program) psCommand() *cobra.Command {
 	}
 }
 
-// connectTo makes the client and checks the id that the verb is about.
+// connectTo makes the client and checks the id or name that the verb is about.
 func (p *program) connectTo(id string) (*client.Client, string, error) {
 	if err := checkID(id); err != nil {
 		return nil, "", err
@@ -40,10 +41,12 @@ func (p *program) connectTo(id string) (*client.Client, string, error) {
 	return c, id, err
 }
 
-// checkID reports an error of kind Invalid unless id can be a sandbox's.
+// checkID reports an error of kind Invalid unless id can be a sandbox's, or its
+// name.
 func checkID(id string) error {
-	if _, err := sandbox.ParseID(id); err != nil {
-		return &sandbox.Error{Op: strconv.Quote(shortened(id, 40)), Err: err, Hint: "berth ls lists the sandboxes with their ids"}
+	if sandbox.CheckRef(id) != nil {
+		return &sandbox.Error{Op: strconv.Quote(shortened(id, 40)), Kind: sandbox.Invalid, Err: errors.New("neither an id nor a name"),
+			Hint: "berth ls lists the sandboxes with their ids and names"}
 	}
 	return nil
 }
@@ -55,9 +58,16 @@ func (p *program) printProcesses(processes []sandbox.Process) error {
 		}
 		return writeJSON(p.out, processes)
 	}
-	t := newTable(p.out, "PROCESS", "NAME", "PID", "USER", "STATE", "AGE", "COMMAND")
+	t := newTable(p.out, "PROCESS", "NAME", "PID", "USER", "STATE", "CPU", "MEMORY", "AGE", "COMMAND")
 	for _, proc := range processes {
-		t.row(proc.ID, proc.Name, strconv.Itoa(proc.PID), proc.User, processState(proc),
+		cpu, memory := "", ""
+		if u := proc.Usage; u != nil {
+			cpu = (time.Duration(u.CPUMillis) * time.Millisecond).String()
+			if u.Processes > 0 {
+				memory = size(u.MemoryBytes)
+			}
+		}
+		t.row(proc.ID, proc.Name, strconv.Itoa(proc.PID), proc.User, processState(proc), cpu, memory,
 			age(time.Since(proc.Started)), shortened(strings.Join(proc.Argv, " "), 60))
 	}
 	return t.flush()
@@ -65,6 +75,8 @@ func (p *program) printProcesses(processes []sandbox.Process) error {
 
 func processState(proc sandbox.Process) string {
 	switch e := proc.Exit; {
+	case e == nil && proc.Session != "" && proc.PID == 0:
+		return "waiting"
 	case e == nil:
 		return "running"
 	case e.TimedOut:

@@ -72,8 +72,9 @@ func (p *program) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("sandbox", p.createCommand(), p.lsCommand(), p.rmCommand())
-	group("process", p.execCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.killCommand(), p.cpCommand(), p.watchCommand(), p.signCommand())
+	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.rmCommand(),
+		p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand())
+	group("process", p.execCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.cpCommand(), p.watchCommand(), p.signCommand())
 	group("server", p.serveCommand(), p.templateCommand(), p.doctorCommand())
 	root.AddCommand(p.versionCommand())
 	return root
