@@ -83,3 +83,16 @@ func CheckSandboxName(s string) error {
 	}
 	return nil
 }
+
+// CheckRef reports an error of kind Invalid unless s can stand for a sandbox: an
+// id or a name.
+func CheckRef(s string) error {
+	if _, err := ParseID(s); err == nil {
+		return nil
+	}
+	if CheckSandboxName(s) == nil {
+		return nil
+	}
+	return &Error{Op: "check sandbox", Kind: Invalid, Err: fmt.Errorf("%.80q is neither an id nor a name", s),
+		Hint: fmt.Sprintf("an id has %d characters; a name has 1 to 63 of a-z 0-9 . _ - and starts with a letter or a digit", IDLength)}
+}

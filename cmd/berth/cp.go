@@ -82,7 +82,7 @@ func parseEndpoint(s string) (endpoint, error) {
 		}
 		return endpoint{path: s}, nil
 	}
-	if _, err := sandbox.ParseID(before); err != nil {
+	if err := sandbox.CheckRef(before); err != nil {
 		return endpoint{}, &sandbox.Error{Op: "", Kind: sandbox.Invalid, Err: err,
 			Hint: "a path in a sandbox is written ID:/PATH; write ./" + s + " for a local file"}
 	}

@@ -14,6 +14,7 @@ type createFlags struct {
 	template, class   string
 	cpu, memory, disk string
 	env, metadata     []string
+	policyFlags
 }
 
 func (p *program) createCommand() *cobra.Command {
@@ -21,7 +22,8 @@ func (p *program) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a sandbox and print its id",
-		Long: "Create a sandbox and print its id alone on standard output.\n\n" +
+		Long: "Create a sandbox and print its id alone on standard output. With a name, the\n" +
+			"sandbox that has it already is taken as it is.\n\n" +
 			"The template base is built first when the server does not have it yet.",
 		Example: "  ID=$(berth create --memory 1GiB --metadata team=search)",
 		Args:    cobra.NoArgs,
@@ -37,6 +39,7 @@ func (p *program) createCommand() *cobra.Command {
 	flags.StringVar(&f.disk, "disk", "", "what it may write, such as 20GiB (default 8GiB)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE of every process")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "KEY=VALUE kept with the sandbox, for ls")
+	f.policyFlags.register(cmd)
 	cmd.RegisterFlagCompletionFunc("template", p.completeTemplates)
 	return cmd
 }
@@ -97,6 +100,8 @@ func (f *createFlags) request() (sandbox.CreateRequest, error) {
 	if r.Env, err = parseEnv(f.env); err != nil {
 		return r, err
 	}
-	r.Metadata, err = parsePairs("metadata", f.metadata)
-	return r, err
+	if r.Metadata, err = parsePairs("metadata", f.metadata); err != nil {
+		return r, err
+	}
+	return r, f.policyFlags.fill(&r)
 }

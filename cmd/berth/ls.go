@@ -13,7 +13,7 @@ import (
 )
 
 func (p *program) lsCommand() *cobra.Command {
-	var states, metadata []string
+	var states, metadata, tags []string
 	var template string
 	var quiet bool
 	cmd := &cobra.Command{
@@ -22,7 +22,7 @@ func (p *program) lsCommand() *cobra.Command {
 		Short:   "List sandboxes, newest first",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query := sandbox.ListQuery{Template: template, Limit: listPage}
+			query := sandbox.ListQuery{Template: template, Tags: tags, Limit: listPage}
 			for _, s := range states {
 				query.States = append(query.States, sandbox.State(s))
 			}
@@ -45,6 +45,7 @@ func (p *program) lsCommand() *cobra.Command {
 	flags.StringSliceVar(&states, "state", nil, "only these states: "+joined(sandbox.States()))
 	flags.StringVar(&template, "template", "", "only of this template")
 	flags.StringArrayVar(&metadata, "metadata", nil, "only with this KEY=VALUE")
+	flags.StringArrayVar(&tags, "tag", nil, "only with this tag; may be repeated")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print ids alone")
 	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(joined(sandbox.States()), " "), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("template", p.completeTemplates)
@@ -82,13 +83,13 @@ func (p *program) printSandboxes(all []sandbox.Sandbox, quiet bool) error {
 		}
 		return nil
 	}
-	t := newTable(p.out, "ID", "STATE", "TEMPLATE", "CLASS", "CPU", "MEMORY", "AGE", "METADATA")
+	t := newTable(p.out, "ID", "NAME", "STATE", "TEMPLATE", "CLASS", "CPU", "MEMORY", "AGE", "METADATA")
 	for _, s := range all {
 		state := string(s.State)
 		if s.Reason != "" {
 			state += " (" + s.Reason + ")"
 		}
-		t.row(string(s.ID), state, s.Template, s.Class, cores(s.Limits.CPUMilli),
+		t.row(string(s.ID), s.Name, state, s.Template, s.Class, cores(s.Limits.CPUMilli),
 			size(s.Limits.MemoryBytes), age(time.Since(s.Created)), pairs(s.Metadata))
 	}
 	return t.flush()

@@ -65,13 +65,14 @@ func TestParseEndpoint(t *testing.T) {
 		"/tmp/a:b":        {path: "/tmp/a:b"},
 		"-":               {path: "-"},
 		someID + ":/":     {id: someID, path: "/"},
+		"my-box:/x":       {id: "my-box", path: "/x"},
 		someID + ":/a:b/": {id: someID, path: "/a:b/"},
 	} {
 		if got, err := parseEndpoint(text); err != nil || got != want {
 			t.Errorf("parseEndpoint(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", someID + ":", someID + ":relative", "nobody:/x", someID + ":/" + strings.Repeat("x", 5000)} {
+	for _, text := range []string{"", someID + ":", someID + ":relative", "NOBODY:/x", someID + ":/" + strings.Repeat("x", 5000)} {
 		if got, err := parseEndpoint(text); sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("parseEndpoint(%q) = %v, %v; want an invalid", text, got, err)
 		}
@@ -87,7 +88,7 @@ func FuzzParseEndpoint(f *testing.F) {
 		if err != nil || e.id == "" {
 			return
 		}
-		if _, err := sandbox.ParseID(e.id); err != nil || sandbox.CheckPath(e.path) != nil {
+		if sandbox.CheckRef(e.id) != nil || sandbox.CheckPath(e.path) != nil {
 			t.Errorf("parseEndpoint(%q) = %+v", s, e)
 		}
 	})

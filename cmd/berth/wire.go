@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"slices"
 	"time"
 
@@ -76,6 +77,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		Templates: templates,
 		Logger:    log,
 		Version:   version,
+		Boot:      bootID(),
 	})
 	if err != nil {
 		return nil, err
@@ -164,4 +166,13 @@ func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	return d.Probe(ctx)
+}
+
+// bootID names this boot of the host, or is "" where the kernel does not tell.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
