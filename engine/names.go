@@ -13,9 +13,8 @@ func (e *Engine) resolve(ctx context.Context, given string) (sandbox.ID, error) 
 	if id, err := sandbox.ParseID(given); err == nil {
 		return id, nil
 	}
-	if err := sandbox.CheckSandboxName(given); err != nil {
-		return "", &sandbox.Error{Op: "find sandbox", Kind: sandbox.Invalid, Err: fmt.Errorf("%.80q is neither an id nor a name", given),
-			Hint: "berth ls lists the ids and names"}
+	if err := sandbox.CheckRef(given); err != nil {
+		return "", err
 	}
 	entry, err := e.records.Get(ctx, namePrefix+given)
 	if sandbox.KindOf(err) == sandbox.NotFound {

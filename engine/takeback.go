@@ -87,7 +87,7 @@ func (e *Engine) notResumed(ctx context.Context, s *stored, err error) error {
 func (e *Engine) spec(ctx context.Context, s *stored) (driver.Spec, error) {
 	t, err := e.templates.Get(ctx, s.Image)
 	if err != nil {
-		return driver.Spec{}, fail("find its root", "", err)
+		return driver.Spec{}, &sandbox.Error{Op: "find its root", Kind: sandbox.Unavailable, Err: err}
 	}
 	return driver.Spec{ID: s.ID, Root: e.templates.RootPath(t), Hostname: string(s.ID), Limits: s.Limits}, nil
 }

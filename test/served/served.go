@@ -148,6 +148,11 @@ func (t *Templates) Get(_ context.Context, name string) (sandbox.Template, error
 	if got, ok := t.all[name]; ok {
 		return got, nil
 	}
+	for _, got := range t.all {
+		if got.Digest == name {
+			return got, nil
+		}
+	}
 	return sandbox.Template{}, sandbox.Errorf("get template", sandbox.NotFound, "no template %q", name)
 }
 
