@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
