@@ -20,7 +20,7 @@ const defaultSuite = "bookworm"
 var packages = []string{
 	"bash", "coreutils", "findutils", "git", "curl", "wget", "jq", "file", "procps", "sudo",
 	"python3", "python3-pip", "python3-venv", "nodejs", "npm", "inotify-tools", "ripgrep",
-	"ca-certificates", "openssh-client", "locales", "less", "tar", "gzip", "xz-utils", "unzip",
+	"ca-certificates", "openssh-client", "locales", "less", "vim-tiny", "tar", "gzip", "xz-utils", "unzip",
 	"iproute2", "iputils-ping",
 }
 

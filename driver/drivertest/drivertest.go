@@ -71,6 +71,8 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"Terminals", testTerminals},
 		{"TerminalScreens", testTerminalScreens},
 		{"TerminalFlood", testTerminalFlood},
+		{"TerminalPrograms", testTerminalPrograms},
+		{"TerminalPause", testTerminalPause},
 		{"Files", testFiles},
 		{"LargeFiles", testLargeFiles},
 		{"FileTools", testFileTools},
