@@ -159,7 +159,7 @@ type Found struct {
 // Resizer is a Driver that can change the limits of a machine that runs.
 type Resizer interface {
 	// Resize applies limits, complete ones, at once. What cannot be changed while
-	// the machine runs is Unsupported; limits below what is in use are Conflict.
+	// the machine runs is Unsupported; limits below what is in use are Exhausted.
 	// After an error the limits are those from before.
 	Resize(ctx context.Context, m Machine, limits sandbox.Limits) error
 }

@@ -12,7 +12,7 @@ import (
 // of one that runs hold at once; of another, when it runs again. All of the
 // update is done, or nothing.
 //
-// Unsupported: limits that cannot change while it runs. Conflict: limits below
+// Unsupported: limits that cannot change while it runs. Exhausted: limits below
 // what it uses.
 func (e *Engine) Update(ctx context.Context, id string, u sandbox.Update) (sandbox.Sandbox, error) {
 	const op = "update"

@@ -79,6 +79,15 @@ func (b *bed) end() {
 	nothingLeft(b.t, b.h)
 }
 
+// later goes on with a driver as a later process has it.
+func (b *bed) later(reopen func(*testing.T) driver.Driver) {
+	b.t.Helper()
+	if err := b.d.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.d = reopen(b.t)
+}
+
 func (b *bed) pause(keep driver.Keep) []byte {
 	b.t.Helper()
 	m := b.m
@@ -339,7 +348,7 @@ func testPauseReopen(t *testing.T, h Harness) {
 			c = b.startCounter()
 		}
 		saved := b.pause(keep)
-		b.d = reopen(t)
+		b.later(reopen)
 		h.Driver = b.d
 		b.resume(saved)
 		if got := output(t, b.guest, "cat file"); got != "kept\n" {
@@ -471,7 +480,7 @@ func testFind(t *testing.T, h Harness) {
 	saved := b.pause(driver.KeepMemory)
 	b.wantFound(f, "", string(saved))
 	if h.Reopen != nil {
-		b.d = h.Reopen(t)
+		b.later(h.Reopen)
 		f = b.d.(driver.Finder)
 		b.wantFound(f, "", string(saved))
 	}
@@ -487,7 +496,7 @@ func testFind(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.d = h.Reopen(t)
+		b.later(h.Reopen)
 		m, err := b.d.Recover(within(t), b.spec.ID, found.State)
 		if err != nil {
 			t.Fatal(err)

@@ -109,6 +109,9 @@ func (d *Driver) launch(spec driver.Spec, s state, start func(*group, *state) er
 	if err := start(group, &s); err != nil {
 		return nil, err
 	}
+	if err := p.noteState(s); err != nil {
+		return nil, err
+	}
 	m, err := d.attach(spec.ID, s, ns)
 	if err != nil {
 		return nil, err
@@ -125,6 +128,10 @@ func (d *Driver) launch(spec driver.Spec, s state, start func(*group, *state) er
 // it listens. more are arguments of the engine's run command.
 func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group, s *state, more ...string) error {
 	rand.Read(s.Secret[:])
+	s.Process = process{}
+	if err := p.noteState(*s); err != nil {
+		return err
+	}
 	in, err := bootPipe(spec, s.Secret)
 	if err != nil {
 		return err

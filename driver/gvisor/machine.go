@@ -48,7 +48,7 @@ type machine struct {
 	quit chan struct{} // closed when the watcher has returned
 
 	mu       sync.Mutex
-	asked    bool // Stop was called
+	asked    bool // its end, by Stop or Pause
 	released bool
 }
 
@@ -164,15 +164,20 @@ func (m *machine) Wait(ctx context.Context) (driver.Exit, error) {
 
 // Stop implements driver.Machine.
 func (m *machine) Stop(ctx context.Context) error {
-	m.mu.Lock()
-	m.asked = true
-	m.mu.Unlock()
+	m.expect(true)
 	if err := m.driver.destroy(ctx, m.id); err != nil {
 		return fault("stop", m.id, err)
 	}
 	m.release()
 	m.driver.forgetMachine(m)
 	return nil
+}
+
+// expect says whether the machine's end, when it comes, was asked for.
+func (m *machine) expect(end bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = end
 }
 
 // forgetMachine frees m's place, unless a later machine of the id has it.

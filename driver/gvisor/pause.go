@@ -53,16 +53,26 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	if err := m.save(ctx, keep); err != nil {
+	b, err := json.Marshal(saved{Version: stateVersion, Keep: keep, State: m.state})
+	if err != nil {
 		return nil, fault(op, m.id, err)
+	}
+	if err := errors.Join(m.place.noteState(m.state), writeWhole(m.place.asideNote(), b)); err != nil {
+		return nil, fault(op, m.id, errors.Join(err, removeAll(m.place.asideNote())))
+	}
+	// Before the engine ends by itself, which is how a save ends.
+	m.expect(true)
+	if err := m.save(ctx, keep); err != nil {
+		m.expect(false)
+		return nil, fault(op, m.id, errors.Join(err, removeAll(m.place.asideNote())))
 	}
 	if err := m.end(ctx); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
 	}
-	if err := m.place.sync(); err != nil {
+	if err := errors.Join(removeAll(m.place.stateNote()), m.place.sync()); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
 	}
-	return json.Marshal(saved{Version: stateVersion, Keep: keep, State: m.state})
+	return b, nil
 }
 
 // room refuses a save that the disk has no room for, before it has begun.
@@ -107,12 +117,16 @@ func (m *machine) save(ctx context.Context, keep driver.Keep) error {
 	return errors.Join(err, limit(), os.RemoveAll(m.place.saved()))
 }
 
+// ask says whether the machine's end is asked for.
+func (m *machine) ask(asked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = asked
+}
+
 // end waits for the engine's end after a save and removes all of the machine
 // that is not a file.
 func (m *machine) end(ctx context.Context) error {
-	m.mu.Lock()
-	m.asked = true
-	m.mu.Unlock()
 	if err := m.group.destroy(ctx); err != nil {
 		return err
 	}
@@ -174,11 +188,12 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := writeWhole(p.resumingNote(), nil); err != nil {
+		return nil, err
+	}
 	// What the engine knew of the machine that was.
-	for _, old := range []string{p.engine(), p.bundle(), p.pidFile(), p.panicLog()} {
-		if err := os.RemoveAll(old); err != nil {
-			return nil, err
-		}
+	if err := removeAll(p.stateNote(), p.engine(), p.bundle(), p.pidFile(), p.panicLog()); err != nil {
+		return nil, err
 	}
 	if s.Keep == driver.KeepDisk {
 		image, err := d.guestImage(ctx)
@@ -196,9 +211,12 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 		return d.load(ctx, p, spec, g, st)
 	})
 	if err != nil {
-		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx))
+		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx), removeAll(p.stateNote(), p.resumingNote()))
 	}
-	return m, os.RemoveAll(p.saved())
+	// It runs, and has changed its layer: what was saved is void, whatever of it
+	// cannot be removed now. The next pause or the end of the machine does that.
+	_ = removeAll(p.asideNote(), p.saved(), p.resumingNote())
+	return m, nil
 }
 
 // reboot starts the present guest on the disk that was kept.
@@ -209,6 +227,11 @@ func (d *Driver) reboot(ctx context.Context, p place, spec driver.Spec, g *group
 // load lets the engine load the memory that was kept. It returns when the
 // machine runs, with most of its pages still on the disk.
 func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, s *state) error {
+	unborn := *s
+	unborn.Process = process{}
+	if err := p.noteState(unborn); err != nil {
+		return err
+	}
 	cmd := d.command(ctx, p, g, "restore", "--detach", "--background", "--image-path="+p.saved(),
 		"--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID))
 	// Pipes, as they were when it was saved: nothing is said on them any more.
