@@ -165,9 +165,18 @@ func unreached(ctx context.Context, op string, err error) error {
 	if errors.As(err, &known) {
 		return &sandbox.Error{Op: op, Err: known}
 	}
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // no such route
+		return tooOld(op)
+	}
 	kind := sandbox.Unavailable
 	if connect.CodeOf(err) == connect.CodeResourceExhausted { // an answer beyond maxMessage
 		kind = sandbox.Internal
 	}
 	return &sandbox.Error{Op: op, Kind: kind, Err: errorf("reach the guest: %w", err)}
+}
+
+// tooOld is the error of a call that a guest does not know.
+func tooOld(op string) error {
+	return &sandbox.Error{Op: op, Kind: sandbox.Unsupported, Err: errors.New("the sandbox's guest is too old to do it"),
+		Hint: "the sandbox was made by an older berth: make a new one"}
 }

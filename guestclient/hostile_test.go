@@ -28,6 +28,7 @@ type evil struct {
 	dir    *guestv1.ListDirResponse
 	err    error
 	files  http.HandlerFunc
+	routes func(*http.ServeMux) // more of them
 }
 
 func (e *evil) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
@@ -62,6 +63,9 @@ func meet(t *testing.T, e *evil) *guestclient.Client {
 	mux.Handle(guestv1connect.NewGuestHandler(e))
 	if e.files != nil {
 		mux.HandleFunc("/files", e.files)
+	}
+	if e.routes != nil {
+		e.routes(mux)
 	}
 	s := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)

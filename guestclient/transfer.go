@@ -130,6 +130,9 @@ func (c *Client) bodyCall(ctx context.Context, op, method, route string, q url.V
 func decodeError(op string, status int, data []byte) error {
 	var e guestapi.FileError
 	if err := json.Unmarshal(data, &e); err != nil {
+		if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+			return tooOld(op)
+		}
 		return broken(op, "status %d without a reason", status)
 	}
 	kind := sandbox.Kind(e.Code)
