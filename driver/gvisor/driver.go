@@ -14,15 +14,23 @@
 // The root is the template's EROFS image, mapped by the sentry itself, so there
 // is no gofer process and the page cache is shared by all sandboxes. Beside it
 // the guest's binary is mounted from a second image. What the sandbox writes
-// goes to a layer above it whose bytes lie in an unlinked file of the machine's
-// folder, with a size of its own: writing past it is ENOSPC inside, and whatever
-// ends the sandbox gives the space back. See docs/benchmarks.md for the figures
-// of this layer against one in memory.
+// goes to a layer above it whose bytes lie in a sparse file of the machine's
+// folder, with a size of its own: writing past it is ENOSPC inside, and so is a
+// full disk of the host. The file stays where it is over pauses and stops, and
+// what is removed inside is given back to the host's disk a moment later.
+//
+// The figures that settled it (two cores; bench measures them anew, and
+// docs/benchmarks.md has a whole run): a layer in memory costs its size in RAM,
+// counts against the sandbox's memory and is copied by every pause; the file
+// costs page cache that the kernel takes back, writes at the speed of memory
+// until that is short, and a pause with 300 MiB in it saves less than 100.
 //
 // # Its limits
 //
-// Memory and processor time are limited by cgroups, of version 1, 2 or both,
-// which the driver makes itself. The number of tasks is limited inside, by an
+// Memory is limited by the engine itself, which kills the process that asks for
+// more; behind it stands a cgroup with a reserve for the engine's own needs.
+// Processor time is limited by a cgroup. The driver makes the cgroups, of
+// version 1, 2 or both. The number of tasks is limited inside, by an
 // RLIMIT_NPROC that counts the whole sandbox: a pids cgroup would stop the
 // sentry in place of the process that asks for too much.
 package gvisor
