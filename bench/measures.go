@@ -19,7 +19,10 @@ var measures = []struct {
 }{
 	{"create", create},
 	{"exec", roundTrip},
+	{"keystroke", keystroke},
+	{"printers", printers},
 	{"memory", memory},
+	{"aside", aside},
 	{"files", files},
 	{"layer", layer},
 	{"many", many},
