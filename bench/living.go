@@ -61,10 +61,10 @@ func printers(ctx context.Context, s *server) (rows []row, err error) {
 			return err
 		}
 		begin := time.Now()
-		group, ctx := errgroup.WithContext(ctx)
+		group, all := errgroup.WithContext(ctx)
 		for range processes {
 			group.Go(func() error {
-				out, err := s.run(ctx, id, "bash", "-c", fmt.Sprintf("for i in {1..%d}; do head -c 1000000 /dev/zero; sleep 1; done", seconds))
+				out, err := s.run(all, id, "bash", "-c", fmt.Sprintf("for i in {1..%d}; do head -c 1000000 /dev/zero; sleep 1; done", seconds))
 				if err == nil && len(out) != seconds*1_000_000 {
 					err = fmt.Errorf("%d bytes of %d came", len(out), seconds*1_000_000)
 				}
