@@ -76,11 +76,10 @@ func ReadPreface(r io.Reader, s Secret) (bool, error) {
 // starts: one JSON document, then the end of the file.
 type Boot struct {
 	SandboxID string `json:"sandbox_id"`
-	Secret    []byte `json:"secret"`    // SecretLen bytes
-	Listen    string `json:"listen"`    // "10.0.0.2:1"
-	Peer      string `json:"peer"`      // the only address that may connect
-	Hostname  string `json:"hostname"`  // set by the driver already; written to /etc/hostname and /etc/hosts
-	Processes int64  `json:"processes"` // RLIMIT_NPROC of what the guest starts; 0 leaves it
+	Secret    []byte `json:"secret"`   // SecretLen bytes
+	Listen    string `json:"listen"`   // "10.0.0.2:1"
+	Peer      string `json:"peer"`     // the only address that may connect
+	Hostname  string `json:"hostname"` // set by the driver already; written to /etc/hostname and /etc/hosts
 
 	// Drop lists capabilities (numbers of capability.h) that the guest itself
 	// keeps but nothing that it starts may have or gain.

@@ -115,9 +115,6 @@ func (l *Link) DialGuest(ctx context.Context, port uint16) (net.Conn, error) {
 	return c, nil
 }
 
-// Dropped is the number of frames to the sandbox that were lost on the host.
-func (l *Link) Dropped() uint64 { return l.tap.dropped.Load() }
-
 // Close ends the link and its connections. The namespace is not touched. It may
 // be called once.
 func (l *Link) Close() error {

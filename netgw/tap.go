@@ -43,7 +43,6 @@ type tap struct {
 
 	attach     sync.Once
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
-	dropped    atomic.Uint64 // frames the kernel would not take
 }
 
 var _ stack.LinkEndpoint = (*tap)(nil)
@@ -138,7 +137,6 @@ func (t *tap) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 		var h [vnetHeader]byte
 		describe(h[:], p)
 		if err := writev(t.raw, append([][]byte{h[:]}, p.AsSlices()...)); err != nil {
-			t.dropped.Add(1)
 			return n, &tcpip.ErrNoBufferSpace{}
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-dev/berth/guestapi"
 )
 
@@ -42,12 +40,6 @@ func prepare(b guestapi.Boot) error {
 	if b.Nameserver != "" {
 		if err := replace("/etc/resolv.conf", "nameserver "+b.Nameserver+"\n"); err != nil {
 			return err
-		}
-	}
-	if b.Processes > 0 {
-		limit := unix.Rlimit{Cur: uint64(b.Processes), Max: uint64(b.Processes)}
-		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
-			return fmt.Errorf("limit processes to %d: %w", b.Processes, err)
 		}
 	}
 	return nil

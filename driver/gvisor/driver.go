@@ -110,6 +110,7 @@ func (d *Driver) Close() error {
 	for _, m := range all {
 		m.release()
 	}
+	d.groups.remove()
 	return nil
 }
 

@@ -117,13 +117,6 @@ func (m *machine) save(ctx context.Context, keep driver.Keep) error {
 	return errors.Join(err, limit(), os.RemoveAll(m.place.saved()))
 }
 
-// ask says whether the machine's end is asked for.
-func (m *machine) ask(asked bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asked = asked
-}
-
 // end waits for the engine's end after a save and removes all of the machine
 // that is not a file.
 func (m *machine) end(ctx context.Context) error {
