@@ -163,3 +163,101 @@ type Resizer interface {
 	// After an error the limits are those from before.
 	Resize(ctx context.Context, m Machine, limits sandbox.Limits) error
 }
+
+// Snapshotter is a Driver that writes machines down, so that others are made
+// like them.
+//
+// Folders that it writes and reads are the caller's: the driver keeps nothing of
+// them. They hold the secrets that were in the machine's memory.
+type Snapshotter interface {
+	// Capture writes into dir, an empty folder, all that is needed to make machines
+	// like m as it is at one moment: memory and disk, or the disk alone. The machine
+	// stands still for that moment only and goes on with every connection. After a
+	// nil error dir is complete but not synced: whoever wants it to survive the loss
+	// of power syncs it. After any other, what is in dir is the caller's to remove.
+	//
+	// Once m stands still the context no longer ends the capture. If it fails m
+	// runs on, unless the error is of kind Internal: then m may have ended, as Wait
+	// tells. No room in dir is Exhausted; a machine that has ended is Unavailable.
+	//
+	// Layers are cloned where dir and the machine's files lie on one file system
+	// that can; elsewhere the parts that hold data are copied.
+	Capture(ctx context.Context, m Machine, keep Keep, dir string) error
+
+	// CaptureSaved does the same for a machine that Pause has put aside, without
+	// waking it; what is kept is what Pause has kept. The bytes go on to serve.
+	CaptureSaved(ctx context.Context, id sandbox.ID, saved []byte, dir string) error
+
+	// Restore makes a new machine from dir. Its id, link, secret, hostname and what
+	// the guest derives from them are new; no connection to the one that was
+	// captured, nor any of its to the outside, goes on. With KeepDisk the guest
+	// starts anew. The spec has the root of the machine that was captured; its
+	// limits may differ, but memory or a disk too small for what was captured is
+	// Exhausted.
+	//
+	// The folder is only read and may serve many calls at once and in later
+	// processes. Its files may be removed once Restore has returned, but never
+	// changed: the machine may still have them open. One that does not fit (see
+	// Fits) is Unsupported, one that is not whole is Invalid. A failure leaves
+	// nothing, as with Create; an id that is in use is Conflict.
+	Restore(ctx context.Context, spec Spec, dir string) (Machine, error)
+
+	// Fits returns nil if Restore can use what a folder holds on this host, and
+	// otherwise an Unsupported error that says what differs.
+	Fits(about About) error
+}
+
+// AboutName is the file of a captured folder that holds its About as JSON. It is
+// written last: a folder without it is not whole.
+const AboutName = "about.json"
+
+// AboutFormat is the format of a captured folder that this build writes.
+const AboutFormat = 1
+
+// About says what a captured folder holds.
+type About struct {
+	Format int            `json:"format"`
+	Class  string         `json:"class"`
+	Engine string         `json:"engine"`        // as Capabilities.Version
+	CPU    []string       `json:"cpu,omitempty"` // features of the processor that programs may have found; with KeepMemory
+	Arch   string         `json:"arch"`
+	Keep   Keep           `json:"keep"`
+	Limits sandbox.Limits `json:"limits"` // of the machine
+	Memory int64          `json:"memory"` // bytes that it holds; 0 with KeepDisk
+	Disk   int64          `json:"disk"`   // bytes that its layer holds
+	Taken  time.Time      `json:"taken"`  // the moment that it shows
+}
+
+// Forker is a Driver that makes machines like one that is there, faster than
+// Capture and Restore would.
+type Forker interface {
+	// Fork makes a machine like m, as Restore makes them, for each of specs. The
+	// outcomes come in the order of specs; one that fails leaves nothing of itself
+	// and takes no other with it. The error is set if none could be begun; m is
+	// then as Capture leaves it. The end of ctx undoes what is not yet whole.
+	Fork(ctx context.Context, m Machine, specs []Spec) (Forks, error)
+
+	// ForkSaved does the same with a machine that Pause has put aside. The caller
+	// sees to it that it stays so.
+	ForkSaved(ctx context.Context, id sandbox.ID, saved []byte, specs []Spec) (Forks, error)
+}
+
+// Forks is what became of a fork.
+type Forks struct {
+	Each   []Forked
+	Pause  time.Duration // how long the machine stood still
+	Stages []Stage       // in the order of their beginnings
+}
+
+// Forked is one outcome: one of the two is set.
+type Forked struct {
+	Machine Machine
+	Err     error
+}
+
+// Stage is one step of a verb, for people who look for where its time goes.
+type Stage struct {
+	Name  string        `json:"name"`
+	Start time.Duration `json:"start"` // after the verb's beginning
+	Took  time.Duration `json:"took"`
+}
