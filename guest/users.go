@@ -1,9 +1,6 @@
 package guest
 
 import (
-	"bufio"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,13 +16,6 @@ type account struct {
 	uid, gid          uint32
 	groups            []uint32 // supplementary
 }
-
-// The databases of users and groups belong to the sandbox and may hold anything.
-const (
-	passwdFile  = "/etc/passwd"
-	groupFile   = "/etc/group"
-	maxDatabase = 4 << 20 // bytes that are read of one
-)
 
 // findAccount resolves "name", "uid" or "uid:gid"; "" is the default user. A
 // number needs no entry in the database.
@@ -79,7 +69,7 @@ func find(all []account, is func(account) bool) (account, bool) {
 
 func readPasswd() []account {
 	var all []account
-	eachLine(passwdFile, func(line string) {
+	passwd.each(func(line string) {
 		if a, ok := parsePasswd(line); ok {
 			all = append(all, a)
 		}
@@ -112,13 +102,13 @@ func parsePasswd(line string) (account, bool) {
 const maxGroups = 65536
 
 func groupsOf(user string, gid uint32) []uint32 {
-	groups := []uint32{gid}
-	eachLine(groupFile, func(line string) {
-		if g, ok := parseGroup(line); ok && g.gid != gid && len(groups) < maxGroups && g.has(user) {
-			groups = append(groups, g.gid)
+	all := []uint32{gid}
+	groups.each(func(line string) {
+		if g, ok := parseGroup(line); ok && g.gid != gid && len(all) < maxGroups && g.has(user) {
+			all = append(all, g.gid)
 		}
 	})
-	return groups
+	return all
 }
 
 type group struct {
@@ -146,22 +136,6 @@ func parseGroup(line string) (group, bool) {
 	return group{f[0], uint32(gid), f[3]}, err == nil
 }
 
-// eachLine gives the lines of a database; one that is not there has none.
-func eachLine(path string, f func(string)) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return
-	}
-	lines := bufio.NewScanner(io.LimitReader(file, maxDatabase))
-	for lines.Scan() {
-		f(lines.Text())
-	}
-}
-
 // names gives owners' names for numbers, reading each database at most once.
 type names struct {
 	users, groups map[uint32]string
@@ -180,7 +154,7 @@ func (n *names) user(uid uint32) string {
 func (n *names) group(gid uint32) string {
 	if n.groups == nil {
 		n.groups = map[uint32]string{}
-		eachLine(groupFile, func(line string) {
+		groups.each(func(line string) {
 			if g, ok := parseGroup(line); ok {
 				setFirst(n.groups, g.gid, g.name)
 			}
