@@ -19,7 +19,6 @@ const (
 // knocks is closed without a byte.
 type door struct {
 	net.Listener
-	secret   guestapi.Secret
 	peer     string
 	admitted chan net.Conn
 	unknown  chan struct{} // one token for each connection being checked
@@ -28,10 +27,27 @@ type door struct {
 	cancel context.CancelFunc
 	shut   func() error // closes the listener, once
 	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	secret guestapi.Secret
+	inside map[*guestConn]struct{} // admitted and not yet closed
+}
+
+// guestConn is a connection that was admitted.
+type guestConn struct {
+	net.Conn
+	of *door
+}
+
+func (c *guestConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.inside, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
 }
 
 func newDoor(l net.Listener, secret guestapi.Secret, peer string) *door {
-	d := &door{Listener: l, secret: secret, peer: peer,
+	d := &door{Listener: l, secret: secret, peer: peer, inside: map[*guestConn]struct{}{},
 		admitted: make(chan net.Conn), unknown: make(chan struct{}, maxUnknown)}
 	d.shut = sync.OnceValue(l.Close)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -87,16 +103,58 @@ func (d *door) run() {
 func (d *door) check(c net.Conn) {
 	stop := context.AfterFunc(d.ctx, func() { c.Close() })
 	c.SetReadDeadline(time.Now().Add(prefaceTime))
-	ok, err := guestapi.ReadPreface(c, d.secret)
+	secret := d.present()
+	ok, err := guestapi.ReadPreface(c, secret)
 	<-d.unknown
 	if err != nil || !ok || !stop() {
 		c.Close()
 		return
 	}
 	c.SetReadDeadline(time.Time{})
+	in, ok := d.admit(c, secret)
+	if !ok {
+		c.Close()
+		return
+	}
 	select {
-	case d.admitted <- c:
+	case d.admitted <- in:
 	case <-d.ctx.Done():
+		in.Close()
+	}
+}
+
+func (d *door) present() guestapi.Secret {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.secret
+}
+
+// admit notes a connection that came with a secret, unless that has changed
+// meanwhile.
+func (d *door) admit(c net.Conn, secret guestapi.Secret) (*guestConn, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if secret != d.secret {
+		return nil, false
+	}
+	in := &guestConn{c, d}
+	d.inside[in] = struct{}{}
+	return in, true
+}
+
+// change lets in nobody any more but with another secret, and closes all
+// connections but one.
+func (d *door) change(secret guestapi.Secret, but net.Conn) {
+	d.mu.Lock()
+	d.secret = secret
+	var old []*guestConn
+	for c := range d.inside {
+		if net.Conn(c) != but {
+			old = append(old, c)
+		}
+	}
+	d.mu.Unlock()
+	for _, c := range old {
 		c.Close()
 	}
 }

@@ -30,6 +30,7 @@ type Config struct {
 	Version   string // of this build
 	Secret    guestapi.Secret
 	Peer      string // the only address that may connect; "" admits any
+	Port      uint16 // that the guest itself listens on; Serve finds it out
 
 	// Scratch confines files to a folder and starts processes as the current
 	// user; it is for tests and isolates nothing. "" means that the whole file
@@ -40,19 +41,25 @@ type Config struct {
 	// other part of the program may wait for children.
 	Init bool
 
+	// Rename makes the system around the guest that of another sandbox: see
+	// guestv1.Identity. It may be nil.
+	Rename func(sandboxID, hostname string) error
+
 	Env      map[string]string // given to every process, beneath what a request sets
 	LogBytes int               // kept of each output; 0 means DefaultLogBytes
 }
 
 // Guest is one guest. Its methods may be called from many goroutines.
 type Guest struct {
-	config  Config
-	boot    time.Time
-	files   tree
-	procs   *table
-	shells  *sessions
-	watches *watches
-	terms   *terminals
+	config   Config
+	boot     time.Time
+	self     identity
+	entrance *door
+	files    tree
+	procs    *table
+	shells   *sessions
+	watches  *watches
+	terms    *terminals
 }
 
 // New makes a guest that does nothing until Serve.
@@ -60,7 +67,7 @@ func New(c Config) *Guest {
 	if c.LogBytes <= 0 {
 		c.LogBytes = DefaultLogBytes
 	}
-	return &Guest{config: c, boot: time.Now()}
+	return &Guest{config: c, boot: time.Now(), self: identity{id: c.SandboxID}}
 }
 
 // Serve answers the host on l until ctx ends; then it kills every process that
@@ -83,10 +90,12 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 
 	g.watches = newWatches(g)
 
-	entrance := newDoor(l, g.config.Secret, g.config.Peer)
+	g.config.Port = ownPort(l)
+	g.entrance = newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
 		Handler:           g.routes(),
 		Protocols:         new(http.Protocols),
+		ConnContext:       withConn,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: 30 * time.Second,
 		MaxHeaderBytes:    64 << 10,
@@ -97,8 +106,8 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 
 	unhook := context.AfterFunc(ctx, func() { server.Close() })
 	defer unhook()
-	err = server.Serve(entrance)
-	entrance.Close()
+	err = server.Serve(g.entrance)
+	g.entrance.Close()
 	g.watches.close()
 	g.terms.close()
 	g.shells.close() // their commands are processes
@@ -131,11 +140,16 @@ func (g *Guest) routes() http.Handler {
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.Handle(guestv1connect.NewWatcherHandler(&watchService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewPortsHandler(&portService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewIdentityHandler(&identityService{g},
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.HandleFunc("GET /files", g.readFile)
 	mux.HandleFunc("PUT /files", g.writeFile)
 	mux.HandleFunc("PATCH /files", g.patchFile)
 	mux.HandleFunc("GET /archive", g.packFolder)
 	mux.HandleFunc("PUT /archive", g.unpackFolder)
+	mux.HandleFunc("GET /tunnel", g.tunnel)
 	return mux
 }
 

@@ -15,7 +15,7 @@ type service struct{ *Guest }
 
 func (s *service) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
 	return connect.NewResponse(&guestv1.HelloResponse{
-		Protocol: guestapi.Protocol, Version: s.config.Version, SandboxId: s.config.SandboxID,
+		Protocol: guestapi.Protocol, Version: s.config.Version, SandboxId: s.self.sandboxID(),
 		Pid: int32(pid()), BootUnixNano: s.boot.UnixNano(),
 	}), nil
 }
@@ -31,9 +31,7 @@ func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartReq
 	}
 	err = follow(ctx, p, cursor, out.Send)
 	cursor.close()
-	if !p.detach {
-		p.kill()
-	}
+	s.part(p)
 	return err
 }
 

@@ -157,9 +157,7 @@ func (t *sessions) RunInSession(ctx context.Context, r *connect.Request[guestv1.
 	}
 	err = follow(ctx, p, cursor, out.Send)
 	cursor.close()
-	if !p.detach {
-		p.kill()
-	}
+	t.guest.part(p)
 	return err
 }
 

@@ -42,6 +42,7 @@ type Client struct {
 	terms guestv1connect.TerminalsClient
 	tools guestv1connect.FilesClient
 	eyes  guestv1connect.WatcherClient
+	self  guestv1connect.IdentityClient
 	calls *http.Transport // HTTP/2: one connection for every call
 	files *http.Transport // HTTP/1.1: one connection for each body
 	http  *http.Client    // over files
@@ -76,6 +77,7 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	c.tools = guestv1connect.NewFilesClient(over, origin, bounds...)
 	c.terms = guestv1connect.NewTerminalsClient(over, origin, bounds...)
 	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
+	c.self = guestv1connect.NewIdentityClient(over, origin, bounds...)
 	return c
 }
 

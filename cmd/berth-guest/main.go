@@ -66,7 +66,7 @@ func run(ctx context.Context, in *os.File) error {
 	}
 	// What comes in from now on waits for Serve.
 	fmt.Println(guestapi.Ready, boot.SandboxID)
-	c := guest.Config{SandboxID: boot.SandboxID, Version: version, Peer: boot.Peer, Init: os.Getpid() == 1}
+	c := guest.Config{SandboxID: boot.SandboxID, Version: version, Peer: boot.Peer, Init: os.Getpid() == 1, Rename: rename}
 	copy(c.Secret[:], boot.Secret)
 	return guest.New(c).Serve(ctx, l)
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,10 +34,8 @@ func prepare(b guestapi.Boot) error {
 			return fmt.Errorf("prepare %s: %w", f.path, err)
 		}
 	}
-	if b.Hostname != "" {
-		if err := writeHost(b.Hostname); err != nil {
-			return err
-		}
+	if err := writeIdentity(b.SandboxID, b.Hostname); err != nil {
+		return err
 	}
 	if b.Nameserver != "" {
 		if err := replace("/etc/resolv.conf", "nameserver "+b.Nameserver+"\n"); err != nil {
@@ -60,12 +60,33 @@ func makeFolder(path string, mode fs.FileMode, uid int) error {
 	return os.Chmod(path, mode)
 }
 
-// writeHost tells the system its name. A template may have left anything at
-// these paths, so they are replaced and not written through.
-func writeHost(name string) error {
+// rename makes the system that of another sandbox, after its memory was copied.
+func rename(sandboxID, hostname string) error {
+	if hostname != "" {
+		if err := syscall.Sethostname([]byte(hostname)); err != nil {
+			return fmt.Errorf("set hostname: %w", err)
+		}
+	}
+	return writeIdentity(sandboxID, hostname)
+}
+
+// writeIdentity writes what tells one machine from another (machine-id(5)).
+func writeIdentity(sandboxID, hostname string) error {
 	if err := os.Mkdir("/etc", 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("prepare /etc: %w", err)
 	}
+	if hostname != "" {
+		if err := writeHost(hostname); err != nil {
+			return err
+		}
+	}
+	sum := sha256.Sum256([]byte("machine-id " + sandboxID))
+	return replace("/etc/machine-id", hex.EncodeToString(sum[:16])+"\n")
+}
+
+// writeHost tells the system its name. A template may have left anything at
+// these paths, so they are replaced and not written through.
+func writeHost(name string) error {
 	for path, text := range map[string]string{
 		"/etc/hostname": name + "\n",
 		"/etc/hosts":    "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t" + name + "\n",

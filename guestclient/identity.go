@@ -1,0 +1,26 @@
+package guestclient
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-dev/berth/guestapi"
+	guestv1 "github.com/berth-dev/berth/guestapi/v1"
+)
+
+// Hold keeps commands alive whose streams break within a time, at most ten
+// minutes: for a machine that is about to be copied. Zero ends that; commands
+// whose streams broke meanwhile are then ended.
+func (c *Client) Hold(ctx context.Context, d time.Duration) error {
+	_, err := call(ctx, "hold the guest's streams", c.self.Hold, &guestv1.HoldRequest{Ms: d.Milliseconds()})
+	return err
+}
+
+// Identify makes a copied guest that of another sandbox. What ran goes on; every
+// connection but this client's is closed, and new ones need the new secret. The
+// client is of no use after that.
+func (c *Client) Identify(ctx context.Context, sandboxID string, secret guestapi.Secret, hostname string) error {
+	_, err := call(ctx, "identify the guest", c.self.Identify,
+		&guestv1.IdentifyRequest{SandboxId: sandboxID, Secret: secret[:], Hostname: hostname})
+	return err
+}
