@@ -52,6 +52,9 @@ func (r *CreateRequest) Check() error {
 	if err := r.Lifetime.Check(); err != nil {
 		return err
 	}
+	if err := r.Policy.Check(); err != nil {
+		return err
+	}
 	return checkMetadata(r.Metadata)
 }
 

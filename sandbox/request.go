@@ -13,6 +13,7 @@ type CreateRequest struct {
 	Tags     []string          `json:"tags,omitempty"`
 	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
 	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
+	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
 	Wake     *bool             `json:"wake,omitempty"`     // nil means true
 }
 
