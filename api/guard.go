@@ -61,9 +61,11 @@ func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
 		}
 	}
 	if !rt.open {
-		if err := a.checkKey(r); err != nil {
+		c, err := a.caller(r)
+		if err != nil {
 			return err
 		}
+		r = r.WithContext(sandbox.WithCaller(r.Context(), c))
 	}
 	return rt.handle(w, r)
 }
@@ -108,8 +110,10 @@ func (a *API) ownName(host string) bool {
 	return false
 }
 
-// checkKey compares the key in constant time, whatever its length.
-func (a *API) checkKey(r *http.Request) error {
+// caller is who sent a request. The admin's key is compared in constant time,
+// whatever the given one's length; with HeaderAccount its owner is of that account,
+// and sees nothing else.
+func (a *API) caller(r *http.Request) (sandbox.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		header = protocolKey(r)
@@ -117,14 +121,24 @@ func (a *API) checkKey(r *http.Request) error {
 	scheme, key, _ := strings.Cut(header, " ")
 	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	if a.key != nil && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], a.key[:]) == 1 {
-		return nil
+		return operatorFor(r.Header.Get(wire.HeaderAccount))
 	}
 	text := "the key is not known"
 	if header == "" {
 		text = "a key is needed"
 	}
-	return &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
+	return sandbox.Caller{}, &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
 		Hint: "send Authorization: Bearer <key>; the admin's key is in admin.key of the server's data directory"}
+}
+
+// operatorFor is the operator, or the operator as one of an account.
+func operatorFor(account string) (sandbox.Caller, error) {
+	c := sandbox.Operator()
+	if account == "" {
+		return c, nil
+	}
+	c.Account, c.Operator = account, false
+	return c, sandbox.CheckAccount(account)
 }
 
 // protocolKey is the key that a page's WebSocket names as a second protocol,

@@ -132,6 +132,12 @@ func (a *API) granted(r *http.Request, method string) (grant, error) {
 	return g, a.signer.check(g, signature)
 }
 
+// asGranted lets a request do what its URL was signed for: the signature has been
+// checked, and the handlers take the sandbox and the path from what it covers.
+func asGranted(r *http.Request) *http.Request {
+	return r.WithContext(sandbox.WithCaller(r.Context(), sandbox.Operator()))
+}
+
 // readSigned serves a file to whoever has its URL. A browser keeps it as a file
 // and never shows it as a page of this server's.
 func (a *API) readSigned(w http.ResponseWriter, r *http.Request) error {
@@ -139,6 +145,7 @@ func (a *API) readSigned(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r = asGranted(r)
 	if g.maxBytes > 0 {
 		fi, err := a.statFile(r, g.path)
 		if err != nil {
@@ -163,6 +170,7 @@ func (a *API) writeSigned(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r = asGranted(r)
 	body := io.Reader(r.Body)
 	if g.maxBytes > 0 {
 		if r.ContentLength > g.maxBytes {

@@ -34,7 +34,7 @@ func remote(t *testing.T) *client.Client {
 
 func create(t *testing.T, v api.Engine) string {
 	t.Helper()
-	s, err := v.Create(t.Context(), sandbox.CreateRequest{Metadata: map[string]string{"a b": "c&d"}})
+	s, err := v.Create(asOperator(t), sandbox.CreateRequest{Metadata: map[string]string{"a b": "c&d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,32 +52,32 @@ func TestSandboxes(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
 		id := create(t, v)
 		other := create(t, v)
-		if s, err := v.Get(t.Context(), id); err != nil || s.State != sandbox.Running || s.Metadata["a b"] != "c&d" {
+		if s, err := v.Get(asOperator(t), id); err != nil || s.State != sandbox.Running || s.Metadata["a b"] != "c&d" {
 			t.Errorf("got %+v, %v", s, err)
 		}
 		q := sandbox.ListQuery{Limit: 1, States: []sandbox.State{sandbox.Running}, Template: "base", Metadata: map[string]string{"a b": "c&d"}}
-		p, err := v.List(t.Context(), q)
+		p, err := v.List(asOperator(t), q)
 		if err != nil || len(p.Sandboxes) != 1 || string(p.Sandboxes[0].ID) != other {
 			t.Fatalf("first page %+v, %v", p, err)
 		}
 		q.After = p.Next
-		if p, err = v.List(t.Context(), q); err != nil || len(p.Sandboxes) != 1 || string(p.Sandboxes[0].ID) != id || p.Next != "" {
+		if p, err = v.List(asOperator(t), q); err != nil || len(p.Sandboxes) != 1 || string(p.Sandboxes[0].ID) != id || p.Next != "" {
 			t.Fatalf("second page %+v, %v", p, err)
 		}
-		if st, err := v.Status(t.Context()); err != nil || st.Sandboxes[sandbox.Running] != 2 {
+		if st, err := v.Status(asOperator(t)); err != nil || st.Sandboxes[sandbox.Running] != 2 {
 			t.Errorf("status %+v, %v", st, err)
 		}
-		if err := v.Remove(t.Context(), id); err != nil {
+		if err := v.Remove(asOperator(t), id); err != nil {
 			t.Fatal(err)
 		}
-		err = v.Remove(t.Context(), id)
+		err = v.Remove(asOperator(t), id)
 		wantKind(t, err, sandbox.NotFound)
 		if !strings.Contains(sandbox.HintOf(err), "berth ls") || !strings.HasPrefix(err.Error(), "remove "+id+": ") {
 			t.Errorf("error %q, hint %q", err, sandbox.HintOf(err))
 		}
-		_, err = v.Get(t.Context(), "not/an/id")
+		_, err = v.Get(asOperator(t), "not/an/id")
 		wantKind(t, err, sandbox.Invalid)
-		_, err = v.Create(t.Context(), sandbox.CreateRequest{Template: "nope"})
+		_, err = v.Create(asOperator(t), sandbox.CreateRequest{Template: "nope"})
 		wantKind(t, err, sandbox.NotFound)
 	})
 }
@@ -108,7 +108,7 @@ func outcome(t *testing.T, events sandbox.Events) (out, errs string, exit sandbo
 
 func TestProcesses(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx, id := t.Context(), create(t, v)
+		ctx, id := asOperator(t), create(t, v)
 		events, err := v.Exec(ctx, id, sandbox.Command{Shell: "printf o; printf e >&2; exit 4"})
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestProcesses(t *testing.T) {
 
 func TestAttachAndSignal(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx, id := t.Context(), create(t, v)
+		ctx, id := asOperator(t), create(t, v)
 		events, err := v.Exec(ctx, id, sandbox.Command{Shell: "echo 0123; exec sleep 1000", Detach: true})
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAttachAndSignal(t *testing.T) {
 func TestStreamEndsWithItsContext(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
 		id := create(t, v)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(asOperator(t))
 		events, err := v.Exec(ctx, id, sandbox.Command{Argv: []string{"sleep", "1000"}})
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 			t.Errorf("the stream ends with %v", err)
 		}
 		// Not detached, the process ends with its stream.
-		if exit, err := v.WaitProcess(t.Context(), id, started.Started.ID); err != nil || exit.Signal == "" {
+		if exit, err := v.WaitProcess(asOperator(t), id, started.Started.ID); err != nil || exit.Signal == "" {
 			t.Errorf("waited: %+v, %v", exit, err)
 		}
 	})
@@ -204,7 +204,7 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 func TestStreamOfARemovedSandbox(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
 		id := create(t, v)
-		events, err := v.Exec(t.Context(), id, sandbox.Command{Argv: []string{"sleep", "1000"}})
+		events, err := v.Exec(asOperator(t), id, sandbox.Command{Argv: []string{"sleep", "1000"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestStreamOfARemovedSandbox(t *testing.T) {
 		if _, err := events.Recv(); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.Remove(t.Context(), id); err != nil {
+		if err := v.Remove(asOperator(t), id); err != nil {
 			t.Fatal(err)
 		}
 		for err == nil {
@@ -227,7 +227,7 @@ func TestStreamOfARemovedSandbox(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx, id := t.Context(), create(t, v)
+		ctx, id := asOperator(t), create(t, v)
 		const path = "/dir/ü %2F?&#.bin"
 		data := bytes.Repeat([]byte{0, 1, 2, 0xff}, 1<<20)
 		fi, err := v.WriteFile(ctx, id, path, sandbox.WriteOptions{Mode: 0o640, Parents: true}, bytes.NewReader(data))
@@ -282,18 +282,18 @@ func TestUploadWhoseSourceBreaks(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
 		id := create(t, v)
 		out := errors.New("the cable is out")
-		_, err := v.WriteFile(t.Context(), id, "/f", sandbox.WriteOptions{}, io.MultiReader(strings.NewReader("part"), cable{out}))
+		_, err := v.WriteFile(asOperator(t), id, "/f", sandbox.WriteOptions{}, io.MultiReader(strings.NewReader("part"), cable{out}))
 		if !errors.Is(err, out) {
 			t.Errorf("got %v", err)
 		}
-		_, err = v.Stat(t.Context(), id, "/f", false)
+		_, err = v.Stat(asOperator(t), id, "/f", false)
 		wantKind(t, err, sandbox.NotFound)
 	})
 }
 
 func TestTemplates(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx := t.Context()
+		ctx := asOperator(t)
 		var steps []string
 		got, err := v.BuildTemplate(ctx, sandbox.BuildRequest{Name: "mine", From: "oci:example"}, func(p sandbox.Progress) { steps = append(steps, p.Step) })
 		if err != nil || got.Name != "mine" || strings.Join(steps, " ") != "download pack" {
@@ -328,23 +328,23 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	_, err = client.New("http://"+l.Addr().String(), "k").Status(t.Context())
+	_, err = client.New("http://"+l.Addr().String(), "k").Status(asOperator(t))
 	wantKind(t, err, sandbox.Unavailable)
 	if sandbox.HintOf(err) != "start a server with: berth serve" {
 		t.Errorf("hint %q", sandbox.HintOf(err))
 	}
 	for _, u := range []string{"127.0.0.1:7070", "ftp://x", "http://", "::"} {
-		_, err := client.New(u, "k").Status(t.Context())
+		_, err := client.New(u, "k").Status(asOperator(t))
 		wantKind(t, err, sandbox.Invalid)
 	}
-	_, err = client.New(served.Start(t).URL, "berth_wrong").Status(t.Context())
+	_, err = client.New(served.Start(t).URL, "berth_wrong").Status(asOperator(t))
 	wantKind(t, err, sandbox.Unauthorized)
 }
 
 func TestAnotherServer(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
-	_, err := client.New(s.URL, "k").Status(t.Context())
+	_, err := client.New(s.URL, "k").Status(asOperator(t))
 	wantKind(t, err, sandbox.Unavailable)
 	if !strings.Contains(err.Error(), "404") {
 		t.Errorf("text: %v", err)

@@ -10,7 +10,7 @@ import (
 
 func TestSessions(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx, id := t.Context(), create(t, v)
+		ctx, id := asOperator(t), create(t, v)
 		s, created, err := v.OpenSession(ctx, id, sandbox.SessionOptions{Name: "work", Cwd: "/tmp"})
 		if err != nil || !created || s.Cwd != "/tmp" {
 			t.Fatalf("open: %+v %v %v", s, created, err)
@@ -76,7 +76,7 @@ func TestSessions(t *testing.T) {
 
 func TestBackground(t *testing.T) {
 	both(t, func(t *testing.T, v api.Engine) {
-		ctx, id := t.Context(), create(t, v)
+		ctx, id := asOperator(t), create(t, v)
 		p, err := v.StartProcess(ctx, id, sandbox.Command{Shell: "echo listening; sleep 1000", Name: "bg"})
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 func (h *house) paused(t *testing.T, r sandbox.CreateRequest) sandbox.Sandbox {
 	t.Helper()
 	s := h.create(t, r)
-	s, err := h.Pause(t.Context(), string(s.ID))
+	s, err := h.Pause(operator(t), string(s.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestWakersShareOneResume(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			got, err := h.Awake(t.Context(), string(s.ID))
+			got, err := h.Awake(operator(t), string(s.ID))
 			if err != nil || got.State != sandbox.Running {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -48,14 +48,14 @@ func TestAWakerThatLeaves(t *testing.T) {
 	h := newHouse(t, func(c *engine.Config) { c.Wake = 20 * time.Millisecond })
 	s := h.paused(t, sandbox.CreateRequest{})
 	h.world.resuming, h.world.leave = make(chan sandbox.ID, 9), make(chan struct{})
-	_, err := h.Awake(t.Context(), string(s.ID))
+	_, err := h.Awake(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.Timeout)
 	if sandbox.HintOf(err) == "" {
 		t.Error("no hint")
 	}
 	close(h.world.leave)
 	await(t, "it runs all the same", func() bool {
-		got, err := h.Get(t.Context(), string(s.ID))
+		got, err := h.Get(operator(t), string(s.ID))
 		return err == nil && got.State == sandbox.Running
 	})
 }
@@ -64,22 +64,22 @@ func TestAwakeIsRefused(t *testing.T) {
 	h := newHouse(t)
 	no := false
 	s := h.paused(t, sandbox.CreateRequest{Wake: &no})
-	_, err := h.Awake(t.Context(), string(s.ID))
+	_, err := h.Awake(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.Conflict)
 	if !strings.Contains(sandbox.HintOf(err), "berth resume") {
 		t.Errorf("hint %q", sandbox.HintOf(err))
 	}
-	if _, err := h.Resume(t.Context(), string(s.ID)); err != nil {
+	if _, err := h.Resume(operator(t), string(s.ID)); err != nil {
 		t.Errorf("resume: %v", err)
 	}
-	_, err = h.Awake(t.Context(), string(sandbox.NewID()))
+	_, err = h.Awake(operator(t), string(sandbox.NewID()))
 	wantKind(t, err, sandbox.NotFound)
 	h.world.crash(s.ID, "killed")
 	await(t, "it is failed", func() bool {
-		got, err := h.Get(t.Context(), string(s.ID))
+		got, err := h.Get(operator(t), string(s.ID))
 		return err == nil && got.State == sandbox.Failed
 	})
-	_, err = h.Awake(t.Context(), string(s.ID))
+	_, err = h.Awake(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.Conflict)
 }
 
@@ -89,27 +89,27 @@ func TestWakeThatFails(t *testing.T) {
 	h := newHouse(t)
 	s := h.paused(t, sandbox.CreateRequest{})
 	h.world.set("resume", errBroken)
-	_, err := h.Awake(t.Context(), string(s.ID))
+	_, err := h.Awake(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.Exhausted)
-	got, err := h.Get(t.Context(), string(s.ID))
+	got, err := h.Get(operator(t), string(s.ID))
 	if err != nil || got.State != sandbox.Paused || !strings.Contains(got.Reason, "broken on purpose") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	h.world.set("resume", nil)
-	if got, err := h.Resume(t.Context(), string(s.ID)); err != nil || got.State != sandbox.Running || got.Reason != "" {
+	if got, err := h.Resume(operator(t), string(s.ID)); err != nil || got.State != sandbox.Running || got.Reason != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, kind := range []sandbox.Kind{sandbox.Internal, sandbox.NotFound} {
 		s := h.paused(t, sandbox.CreateRequest{})
 		h.world.set("resume", sandbox.Errorf("load", kind, "the image is damaged"))
-		_, err := h.Awake(t.Context(), string(s.ID))
+		_, err := h.Awake(operator(t), string(s.ID))
 		wantKind(t, err, kind)
-		got, err := h.Get(t.Context(), string(s.ID))
+		got, err := h.Get(operator(t), string(s.ID))
 		if err != nil || got.State != sandbox.Failed || !strings.Contains(got.Reason, "damaged") {
 			t.Errorf("%s: %+v, %v", kind, got, err)
 		}
 		h.world.set("resume", nil)
-		if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+		if err := h.Remove(operator(t), string(s.ID)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -121,10 +121,10 @@ func TestACallWhileThePauseRuns(t *testing.T) {
 	s := h.create(t, sandbox.CreateRequest{})
 	h.world.pausing, h.world.leave = make(chan sandbox.ID), make(chan struct{})
 	pause := make(chan error, 1)
-	go func() { _, err := h.Pause(t.Context(), string(s.ID)); pause <- err }()
+	go func() { _, err := h.Pause(operator(t), string(s.ID)); pause <- err }()
 	<-h.world.pausing
 	wake := make(chan error, 1)
-	go func() { _, err := h.Awake(t.Context(), string(s.ID)); wake <- err }()
+	go func() { _, err := h.Awake(operator(t), string(s.ID)); wake <- err }()
 	close(h.world.leave)
 	if err := <-pause; err != nil {
 		t.Fatal(err)
@@ -147,19 +147,19 @@ func TestVerbsAgain(t *testing.T) {
 		want sandbox.State
 		kind sandbox.Kind
 	}{
-		{"resume", func() (sandbox.Sandbox, error) { return h.Resume(t.Context(), id) }, sandbox.Running, ""},
-		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(t.Context(), id) }, sandbox.Paused, ""},
-		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(t.Context(), id) }, sandbox.Paused, ""},
-		{"stop", func() (sandbox.Sandbox, error) { return h.Stop(t.Context(), id) }, sandbox.Stopped, ""},
-		{"stop", func() (sandbox.Sandbox, error) { return h.Stop(t.Context(), id) }, sandbox.Stopped, ""},
-		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(t.Context(), id) }, sandbox.Stopped, sandbox.Conflict},
-		{"resume", func() (sandbox.Sandbox, error) { return h.Resume(t.Context(), id) }, sandbox.Stopped, sandbox.Conflict},
-		{"start", func() (sandbox.Sandbox, error) { return h.Start(t.Context(), id) }, sandbox.Running, ""},
-		{"start", func() (sandbox.Sandbox, error) { return h.Start(t.Context(), id) }, sandbox.Running, ""},
+		{"resume", func() (sandbox.Sandbox, error) { return h.Resume(operator(t), id) }, sandbox.Running, ""},
+		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(operator(t), id) }, sandbox.Paused, ""},
+		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(operator(t), id) }, sandbox.Paused, ""},
+		{"stop", func() (sandbox.Sandbox, error) { return h.Stop(operator(t), id) }, sandbox.Stopped, ""},
+		{"stop", func() (sandbox.Sandbox, error) { return h.Stop(operator(t), id) }, sandbox.Stopped, ""},
+		{"pause", func() (sandbox.Sandbox, error) { return h.Pause(operator(t), id) }, sandbox.Stopped, sandbox.Conflict},
+		{"resume", func() (sandbox.Sandbox, error) { return h.Resume(operator(t), id) }, sandbox.Stopped, sandbox.Conflict},
+		{"start", func() (sandbox.Sandbox, error) { return h.Start(operator(t), id) }, sandbox.Running, ""},
+		{"start", func() (sandbox.Sandbox, error) { return h.Start(operator(t), id) }, sandbox.Running, ""},
 	} {
 		_, err := step.do()
 		wantKind(t, err, step.kind)
-		if got, err := h.Get(t.Context(), id); err != nil || got.State != step.want {
+		if got, err := h.Get(operator(t), id); err != nil || got.State != step.want {
 			t.Fatalf("after %s: %+v, %v", step.name, got, err)
 		}
 	}
@@ -177,13 +177,13 @@ func TestManyVerbsAtOnce(t *testing.T) {
 			var err error
 			switch i % 4 {
 			case 0:
-				_, err = h.Pause(t.Context(), id)
+				_, err = h.Pause(operator(t), id)
 			case 1:
-				_, err = h.Awake(t.Context(), id)
+				_, err = h.Awake(operator(t), id)
 			case 2:
-				_, err = h.Resume(t.Context(), id)
+				_, err = h.Resume(operator(t), id)
 			case 3:
-				release, cerr := h.Connect(t.Context(), id)
+				release, cerr := h.Connect(operator(t), id)
 				if err = cerr; err == nil {
 					release()
 				}
@@ -194,13 +194,13 @@ func TestManyVerbsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := h.Resume(t.Context(), id); err != nil {
+	if _, err := h.Resume(operator(t), id); err != nil {
 		t.Fatal(err)
 	}
 	if got, lives := h.world.inside(s.ID); !lives || got != (content{"memory", "disk"}) {
 		t.Errorf("inside %+v, lives %v", got, lives)
 	}
-	if err := h.Remove(t.Context(), id); err != nil {
+	if err := h.Remove(operator(t), id); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -216,10 +216,10 @@ func TestReboot(t *testing.T) {
 	delete(h.world.machines, ran.ID)
 	h.world.mu.Unlock()
 	h.open(t, boot("two"))
-	if got, err := h.Get(t.Context(), string(ran.ID)); err != nil || got.State != sandbox.Failed || !strings.Contains(got.Reason, "restarted") {
+	if got, err := h.Get(operator(t), string(ran.ID)); err != nil || got.State != sandbox.Failed || !strings.Contains(got.Reason, "restarted") {
 		t.Errorf("the one that ran: %+v, %v", got, err)
 	}
-	if got, err := h.Resume(t.Context(), string(asleep.ID)); err != nil || got.State != sandbox.Running {
+	if got, err := h.Resume(operator(t), string(asleep.ID)); err != nil || got.State != sandbox.Running {
 		t.Errorf("the one aside: %+v, %v", got, err)
 	}
 }

@@ -238,7 +238,7 @@ func newTown(t *testing.T, from sandbox.State) *town {
 	if err := x.open(-1, ""); err != nil {
 		t.Fatal(err)
 	}
-	s, err := x.e.Create(t.Context(), sandbox.CreateRequest{Name: "box"})
+	s, err := x.e.Create(operator(t), sandbox.CreateRequest{Name: "box"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,9 +246,9 @@ func newTown(t *testing.T, from sandbox.State) *town {
 	h.world.put(s.ID, x.was)
 	switch from {
 	case sandbox.Paused:
-		_, err = x.e.Pause(t.Context(), string(s.ID))
+		_, err = x.e.Pause(operator(t), string(s.ID))
 	case sandbox.Stopped:
-		_, err = x.e.Stop(t.Context(), string(s.ID))
+		_, err = x.e.Stop(operator(t), string(s.ID))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -266,13 +266,13 @@ func (x *town) open(at int, how fault) error {
 	}
 	x.e = e
 	x.t.Cleanup(func() { e.Close() })
-	return e.Open(x.t.Context())
+	return e.Open(operator(x.t))
 }
 
 // check holds what is there to the invariants, with a server that is well.
 func (x *town) check(c verbCase, acknowledged bool, how string) {
 	x.t.Helper()
-	page, err := x.e.List(x.t.Context(), sandbox.ListQuery{})
+	page, err := x.e.List(operator(x.t), sandbox.ListQuery{})
 	if err != nil {
 		x.t.Fatalf("%s: %v", how, err)
 	}
@@ -291,7 +291,7 @@ func (x *town) check(c verbCase, acknowledged bool, how string) {
 		x.t.Errorf("%s: it is %s, acknowledged %v: %+v", how, state, acknowledged, page.Sandboxes)
 	}
 	if c.target == sandbox.Deleted && !acknowledged { // what has begun is finished
-		if err := x.e.Remove(x.t.Context(), string(x.id)); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		if err := x.e.Remove(operator(x.t), string(x.id)); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 			x.t.Errorf("%s: remove again: %v", how, err)
 		}
 		state = sandbox.Deleted
@@ -305,13 +305,13 @@ func (x *town) check(c verbCase, acknowledged bool, how string) {
 	if state == sandbox.Stopped || c.from == sandbox.Stopped {
 		kept.memory = ""
 	}
-	if _, err := x.e.Start(x.t.Context(), "box"); err != nil {
+	if _, err := x.e.Start(operator(x.t), "box"); err != nil {
 		x.t.Errorf("%s: start: %v", how, err)
 	}
 	if got, lives := x.h.world.inside(x.id); !lives || got != kept {
 		x.t.Errorf("%s: inside is %+v, want %+v", how, got, kept)
 	}
-	if err := x.e.Remove(x.t.Context(), "box"); err != nil {
+	if err := x.e.Remove(operator(x.t), "box"); err != nil {
 		x.t.Errorf("%s: remove: %v", how, err)
 	}
 	x.oneOwner(sandbox.Deleted, how)
@@ -337,7 +337,7 @@ func (x *town) oneOwner(state sandbox.State, how string) {
 // keys: the store has the keys of the state, and no others.
 func (x *town) keys(state sandbox.State, how string) {
 	x.t.Helper()
-	entries, err := x.store.List(x.t.Context(), "", "", 0)
+	entries, err := x.store.List(operator(x.t), "", "", 0)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -349,9 +349,9 @@ func (x *town) keys(state sandbox.State, how string) {
 		}
 	}
 	want := map[sandbox.State][]string{
-		sandbox.Running: {"machine", "name", "newest", "sandbox"},
-		sandbox.Paused:  {"name", "newest", "sandbox", "saved"},
-		sandbox.Stopped: {"name", "newest", "sandbox", "saved"},
+		sandbox.Running: {"machine", "name", "newest", "own", "owned", "sandbox"},
+		sandbox.Paused:  {"name", "newest", "own", "owned", "sandbox", "saved"},
+		sandbox.Stopped: {"name", "newest", "own", "owned", "sandbox", "saved"},
 	}[state]
 	if !slices.Equal(got, want) {
 		x.t.Errorf("%s: it is %s, with the keys %q", how, state, got)
@@ -362,7 +362,7 @@ func (x *town) keys(state sandbox.State, how string) {
 // journal: the states on record follow each other as the table has it.
 func (x *town) journal(how string) {
 	x.t.Helper()
-	page, err := x.e.Changes(x.t.Context(), sandbox.ChangeQuery{Limit: 1000})
+	page, err := x.e.Changes(operator(x.t), sandbox.ChangeQuery{Limit: 1000})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func TestCrashes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := newTown(t, c.from)
 			x.fate.arm(-1, "")
-			if err := c.do(t.Context(), x.e, string(x.id)); err != nil {
+			if err := c.do(operator(t), x.e, string(x.id)); err != nil {
 				t.Fatal(err)
 			}
 			steps := x.fate.taken()
@@ -407,7 +407,7 @@ func crash(t *testing.T, c verbCase, at int, how fault, what string) {
 	for recovery := -1; ; recovery++ {
 		x := newTown(t, c.from)
 		x.fate.arm(at, how)
-		err := c.do(t.Context(), x.e, string(x.id))
+		err := c.do(operator(t), x.e, string(x.id))
 		if how == errorBefore || how == errorAfter {
 			if recovery >= 0 {
 				return
@@ -439,11 +439,11 @@ func TestCreateCrashes(t *testing.T) {
 	for at := 0; ; at++ {
 		for _, how := range []fault{killedBefore, killedAfter} {
 			x := newTown(t, sandbox.Running)
-			if err := x.e.Remove(t.Context(), "box"); err != nil {
+			if err := x.e.Remove(operator(t), "box"); err != nil {
 				t.Fatal(err)
 			}
 			x.fate.arm(at, how)
-			_, err := x.e.Create(t.Context(), sandbox.CreateRequest{Name: "box"})
+			_, err := x.e.Create(operator(t), sandbox.CreateRequest{Name: "box"})
 			if !x.fate.isDead() {
 				if err != nil || at < 3 {
 					t.Fatalf("%v after %q", err, x.fate.taken())
@@ -454,7 +454,7 @@ func TestCreateCrashes(t *testing.T) {
 				t.Fatal(err)
 			}
 			state := sandbox.Deleted
-			if got, err := x.e.Get(t.Context(), "box"); err == nil {
+			if got, err := x.e.Get(operator(t), "box"); err == nil {
 				state = got.State
 			}
 			if state != sandbox.Deleted && state != sandbox.Running {

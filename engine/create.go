@@ -28,25 +28,32 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
 	defer done()
-	s, err := e.plan(req)
+	c, err := sandbox.CallerOf(ctx)
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
+	s, err := e.plan(c.Account, req)
+	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	w := e.claim(ctx, s)
 	ctx, forget := e.abortable(ctx, s.ID)
 	defer forget()
-	give, err := e.slots.take(ctx)
-	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+	if w == nil {
+		give, err := e.slots.take(ctx)
+		if err != nil {
+			return sandbox.Sandbox{}, fail(op, "", err)
+		}
+		defer give()
 	}
-	defer give()
-	if err := e.create(ctx, s); err != nil {
+	if err := e.create(ctx, s, w); err != nil {
 		return sandbox.Sandbox{}, fail(op, s.ID, err)
 	}
 	return s.Sandbox, nil
 }
 
-// plan checks a request and fills in the defaults.
-func (e *Engine) plan(req sandbox.CreateRequest) (*stored, error) {
+// plan checks a request of an account and fills in the defaults.
+func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
@@ -70,7 +77,7 @@ func (e *Engine) plan(req sandbox.CreateRequest) (*stored, error) {
 	}
 	now := e.now().UTC().Round(0)
 	return &stored{Sandbox: sandbox.Sandbox{
-		ID: sandbox.NewID(), Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
+		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
 		Idle: req.Idle, Lifetime: req.Lifetime, Wake: req.Wake, Created: now, Updated: now,
 	}}, nil
@@ -92,13 +99,18 @@ func (e *Engine) abortable(ctx context.Context, id sandbox.ID) (context.Context,
 	}
 }
 
-func (e *Engine) create(ctx context.Context, s *stored) (err error) {
+// create makes what is on plan, with the machine that waited for it if w is not
+// nil.
+func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
+	var undo undo
+	if w != nil {
+		undo.add("end the machine that waited", func(ctx context.Context) error { return e.endWarm(ctx, w) })
+	}
 	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
 	if err != nil {
-		return err
+		return undo.run(ctx, err)
 	}
 	defer unlock()
-	var undo undo
 	defer func() {
 		if err == nil {
 			return
@@ -114,7 +126,7 @@ func (e *Engine) create(ctx context.Context, s *stored) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := e.drivers[s.Class].Create(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
+	m, err := e.machineFor(ctx, s, root, w)
 	if err != nil {
 		return err
 	}

@@ -17,15 +17,15 @@ func TestCreate(t *testing.T) {
 	if s.State != sandbox.Running || s.Template != "base" || s.Class != "puppet" || s.Limits != sandbox.DefaultLimits() || s.Image == "" {
 		t.Errorf("created %+v", s)
 	}
-	got, err := h.Get(t.Context(), string(s.ID))
+	got, err := h.Get(operator(t), string(s.ID))
 	if err != nil || got.ID != s.ID || !got.Created.Equal(s.Created) || got.Metadata["a"] != "b" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+	if err := h.Remove(operator(t), string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
-	_, err = h.Get(t.Context(), string(s.ID))
+	_, err = h.Get(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.NotFound)
 }
 
@@ -53,7 +53,7 @@ func TestCreateFailsAtEachStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
 			broken(h)
-			_, err := h.Create(t.Context(), sandbox.CreateRequest{})
+			_, err := h.Create(operator(t), sandbox.CreateRequest{})
 			want := sandbox.Exhausted
 			if name == "template" {
 				want = sandbox.NotFound
@@ -78,16 +78,16 @@ func TestCreateThatCannotBeUndone(t *testing.T) {
 		return nil
 	}
 	h.world.set("stop", errBroken)
-	_, err := h.Create(t.Context(), sandbox.CreateRequest{})
+	_, err := h.Create(operator(t), sandbox.CreateRequest{})
 	wantKind(t, err, sandbox.Exhausted)
-	page, err := h.List(t.Context(), sandbox.ListQuery{})
+	page, err := h.List(operator(t), sandbox.ListQuery{})
 	if err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].State != sandbox.Failed {
 		t.Fatalf("listed %+v, %v", page, err)
 	}
 	id := string(page.Sandboxes[0].ID)
-	wantKind(t, h.Remove(t.Context(), id), sandbox.Exhausted)
+	wantKind(t, h.Remove(operator(t), id), sandbox.Exhausted)
 	h.world.set("stop", nil)
-	if err := h.Remove(t.Context(), id); err != nil {
+	if err := h.Remove(operator(t), id); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -106,7 +106,7 @@ func blocked(ctx context.Context, h *house) (id string, result chan error) {
 
 func TestCreateWhoseCallerGoes(t *testing.T) {
 	h := newHouse(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(operator(t))
 	_, result := blocked(ctx, h)
 	cancel()
 	wantKind(t, <-result, sandbox.Unavailable)
@@ -115,13 +115,13 @@ func TestCreateWhoseCallerGoes(t *testing.T) {
 
 func TestRemoveEndsACreate(t *testing.T) {
 	h := newHouse(t)
-	id, result := blocked(t.Context(), h)
-	if s, err := h.Get(t.Context(), id); err != nil || s.State != sandbox.Starting {
+	id, result := blocked(operator(t), h)
+	if s, err := h.Get(operator(t), id); err != nil || s.State != sandbox.Starting {
 		t.Fatalf("got %+v, %v", s, err)
 	}
-	_, err := h.Processes(t.Context(), id)
+	_, err := h.Processes(operator(t), id)
 	wantKind(t, err, sandbox.Conflict)
-	if err := h.Remove(t.Context(), id); err != nil {
+	if err := h.Remove(operator(t), id); err != nil {
 		t.Fatal(err)
 	}
 	wantKind(t, <-result, sandbox.Conflict)
@@ -130,7 +130,7 @@ func TestRemoveEndsACreate(t *testing.T) {
 
 func TestCloseEndsACreate(t *testing.T) {
 	h := newHouse(t)
-	_, result := blocked(t.Context(), h)
+	_, result := blocked(operator(t), h)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,24 +140,24 @@ func TestCloseEndsACreate(t *testing.T) {
 		t.Errorf("text: %v", err)
 	}
 	h.nothingLeft(t)
-	_, err = h.Create(t.Context(), sandbox.CreateRequest{})
+	_, err = h.Create(operator(t), sandbox.CreateRequest{})
 	wantKind(t, err, sandbox.Unavailable)
 }
 
 func TestCreatesWaitTheirTurn(t *testing.T) {
 	h := newHouse(t, func(c *engine.Config) { c.Creates, c.Queue = 1, 1 })
-	_, first := blocked(t.Context(), h)
-	ctx, cancel := context.WithCancel(t.Context())
+	_, first := blocked(operator(t), h)
+	ctx, cancel := context.WithCancel(operator(t))
 	second := make(chan error, 1)
 	go func() {
 		_, err := h.Create(ctx, sandbox.CreateRequest{})
 		second <- err
 	}()
 	await(t, "the second create waits", func() bool {
-		st, err := h.Status(t.Context())
+		st, err := h.Status(operator(t))
 		return err == nil && st.Creating == 1 && st.Queued == 1
 	})
-	_, err := h.Create(t.Context(), sandbox.CreateRequest{})
+	_, err := h.Create(operator(t), sandbox.CreateRequest{})
 	wantKind(t, err, sandbox.Exhausted)
 	if sandbox.HintOf(err) == "" {
 		t.Error("no hint")
@@ -175,12 +175,12 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
-			s, err := h.Create(t.Context(), sandbox.CreateRequest{})
+			s, err := h.Create(operator(t), sandbox.CreateRequest{})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+			if err := h.Remove(operator(t), string(s.ID)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -206,7 +206,7 @@ func TestBadCreates(t *testing.T) {
 		"metadata key":       {sandbox.CreateRequest{Metadata: map[string]string{"": "x"}}, sandbox.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := h.Create(t.Context(), r.req)
+			_, err := h.Create(operator(t), r.req)
 			wantKind(t, err, r.kind)
 			h.nothingLeft(t)
 		})

@@ -36,7 +36,7 @@ type hooks struct {
 	client *http.Client
 
 	mu  sync.Mutex
-	all map[string]context.CancelFunc
+	all map[string]context.CancelFunc // by the webhook's key
 }
 
 func newHooks(c *http.Client) *hooks {
@@ -63,10 +63,10 @@ func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-func (h *hooks) end(id string) {
+func (h *hooks) end(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cancel := h.all[id]; cancel != nil {
+	if cancel := h.all[key]; cancel != nil {
 		cancel()
 	}
 }
@@ -75,37 +75,37 @@ func (h *hooks) end(id string) {
 func (e *Engine) openHooks(ctx context.Context) error {
 	all, err := e.allHooks(ctx)
 	for _, h := range all {
-		e.deliverTo(h.ID)
+		e.deliverTo(h.key())
 	}
 	return err
 }
 
 // deliverTo begins the deliveries of a webhook. They end with it or the engine.
-func (e *Engine) deliverTo(id string) {
+func (e *Engine) deliverTo(key string) {
 	done, err := e.task()
 	if err != nil {
 		return // the next server begins them
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.hooks.mu.Lock()
-	e.hooks.all[id] = cancel
+	e.hooks.all[key] = cancel
 	e.hooks.mu.Unlock()
 	go func() {
 		defer done()
 		defer func() {
 			e.hooks.mu.Lock()
-			delete(e.hooks.all, id)
+			delete(e.hooks.all, key)
 			e.hooks.mu.Unlock()
 			cancel()
 		}()
-		e.deliverAll(ctx, id)
+		e.deliverAll(ctx, key)
 	}()
 }
 
 // deliverAll sends what comes until the webhook is removed or ctx ends.
-func (e *Engine) deliverAll(ctx context.Context, id string) {
+func (e *Engine) deliverAll(ctx context.Context, key string) {
 	for wait := firstWait; ctx.Err() == nil; wait = min(2*wait, longestWait) {
-		err := e.deliverSome(ctx, id)
+		err := e.deliverSome(ctx, key)
 		if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Conflict {
 			return // it was removed
 		}
@@ -113,20 +113,20 @@ func (e *Engine) deliverAll(ctx context.Context, id string) {
 			wait = firstWait
 			continue
 		}
-		e.log.Error("deliver to a webhook", "webhook", id, "error", err, "again_in", wait)
+		e.log.Error("deliver to a webhook", "webhook", key, "error", err, "again_in", wait)
 		rest(ctx, wait)
 	}
 }
 
 // deliverSome sends the next page of changes, or waits for one. Errors are the
 // store's.
-func (e *Engine) deliverSome(ctx context.Context, id string) error {
-	h, err := e.loadHook(ctx, id)
+func (e *Engine) deliverSome(ctx context.Context, key string) error {
+	h, err := e.loadHook(ctx, key)
 	if err != nil {
 		return err
 	}
 	_, grown := e.journal.stable()
-	page, err := e.changes(ctx, sandbox.ChangeQuery{After: h.Cursor, Types: h.Events})
+	page, err := e.changes(ctx, sandbox.Caller{Account: h.Account}, sandbox.ChangeQuery{After: h.Cursor, Types: h.Events})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,10 @@ import (
 func (e *Engine) FollowChanges(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangeStream, error) {
 	const op = "follow events"
 	q.Limit = sandbox.MaxPage
+	to, err := sandbox.CallerOf(ctx)
+	if err != nil {
+		return nil, fail(op, "", err)
+	}
 	from, err := checkChanges(&q)
 	if err != nil {
 		return nil, fail(op, "", err)
@@ -18,7 +22,7 @@ func (e *Engine) FollowChanges(ctx context.Context, q sandbox.ChangeQuery) (sand
 	stable, _ := e.journal.stable()
 	q.After = cursorOf(min(from, stable)) // "latest" is settled now
 	ctx, cancel := context.WithCancel(ctx)
-	return &follower{e: e, ctx: ctx, cancel: cancel, q: q}, nil
+	return &follower{e: e, ctx: ctx, cancel: cancel, to: to, q: q}, nil
 }
 
 // follower reads the journal page by page.
@@ -26,6 +30,7 @@ type follower struct {
 	e      *Engine
 	ctx    context.Context
 	cancel context.CancelFunc
+	to     sandbox.Caller
 	q      sandbox.ChangeQuery
 	page   []sandbox.Change // read and not given yet
 }
@@ -35,7 +40,7 @@ func (f *follower) Recv() (sandbox.Change, error) {
 	const op = "follow events"
 	for len(f.page) == 0 {
 		_, grown := f.e.journal.stable()
-		page, err := f.e.changes(f.ctx, f.q)
+		page, err := f.e.changes(f.ctx, f.to, f.q)
 		if err != nil {
 			return sandbox.Change{}, fail(op, "", err)
 		}

@@ -12,7 +12,7 @@ func (e *Engine) Get(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	const op = "get"
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
 	s, err := e.load(ctx, sid)
 	if err != nil {

@@ -31,7 +31,7 @@ func after(d time.Duration) {
 
 func (h *house) wantState(t *testing.T, s sandbox.Sandbox, want sandbox.State) sandbox.Sandbox {
 	t.Helper()
-	got, err := h.Get(t.Context(), string(s.ID))
+	got, err := h.Get(operator(t), string(s.ID))
 	if want == sandbox.Deleted {
 		wantKind(t, err, sandbox.NotFound)
 		return got
@@ -67,7 +67,7 @@ func TestACallIsActivity(t *testing.T) {
 		s := h.create(t, idleFor(time.Minute, ""))
 		for range 5 {
 			after(40 * time.Second)
-			if _, err := h.Awake(t.Context(), string(s.ID)); err != nil {
+			if _, err := h.Awake(operator(t), string(s.ID)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,7 +75,7 @@ func TestACallIsActivity(t *testing.T) {
 		h.wantState(t, s, sandbox.Running)
 		after(2 * time.Second)
 		h.wantState(t, s, sandbox.Paused)
-		if _, err := h.Awake(t.Context(), string(s.ID)); err != nil {
+		if _, err := h.Awake(operator(t), string(s.ID)); err != nil {
 			t.Fatal(err)
 		}
 		after(59 * time.Second)
@@ -89,11 +89,11 @@ func TestAConnectionIsActivity(t *testing.T) {
 	bubble(t, func(t *testing.T, h *house) {
 		s := h.create(t, idleFor(time.Minute, ""))
 		careless := h.create(t, idleFor(time.Minute, "", sandbox.ActivityConnection))
-		release, err := h.Connect(t.Context(), string(s.ID))
+		release, err := h.Connect(operator(t), string(s.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := h.Connect(t.Context(), string(careless.ID))
+		other, err := h.Connect(operator(t), string(careless.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestKeepAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, h *house) {
 		s := h.create(t, idleFor(time.Minute, ""))
 		keep := func(seconds int64) {
-			if _, err := h.KeepAlive(t.Context(), string(s.ID), seconds); err != nil {
+			if _, err := h.KeepAlive(operator(t), string(s.ID), seconds); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,9 +144,9 @@ func TestKeepAlive(t *testing.T) {
 		h.wantState(t, s, sandbox.Running)
 		after(2 * time.Minute)
 		h.wantState(t, s, sandbox.Paused)
-		_, err := h.KeepAlive(t.Context(), string(s.ID), 10)
+		_, err := h.KeepAlive(operator(t), string(s.ID), 10)
 		wantKind(t, err, sandbox.Conflict)
-		_, err = h.KeepAlive(t.Context(), string(s.ID), -1)
+		_, err = h.KeepAlive(operator(t), string(s.ID), -1)
 		wantKind(t, err, sandbox.Invalid)
 	})
 }
@@ -157,10 +157,10 @@ func TestLifetime(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T, h *house) {
 		gone, aside, stopped := h.create(t, life("")), h.create(t, life(sandbox.ActRemove)), h.create(t, life(sandbox.ActStop))
-		if _, err := h.Pause(t.Context(), string(aside.ID)); err != nil {
+		if _, err := h.Pause(operator(t), string(aside.ID)); err != nil {
 			t.Fatal(err)
 		}
-		release, err := h.Connect(t.Context(), string(gone.ID)) // not even this
+		release, err := h.Connect(operator(t), string(gone.ID)) // not even this
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestLifetime(t *testing.T) {
 		h.wantState(t, aside, sandbox.Deleted)
 		h.wantState(t, stopped, sandbox.Stopped)
 		after(100 * time.Hour)
-		if _, err := h.Start(t.Context(), string(stopped.ID)); err != nil {
+		if _, err := h.Start(operator(t), string(stopped.ID)); err != nil {
 			t.Fatal(err)
 		}
 		after(59 * time.Minute)
@@ -210,7 +210,7 @@ func TestPolicyOutlastsARestart(t *testing.T) {
 		h.wantState(t, s, sandbox.Running)
 		after(2 * time.Minute)
 		h.wantState(t, s, sandbox.Paused)
-		_, err := h.Update(t.Context(), string(s.ID), sandbox.Update{Lifetime: &sandbox.Lifetime{Seconds: 1}})
+		_, err := h.Update(operator(t), string(s.ID), sandbox.Update{Lifetime: &sandbox.Lifetime{Seconds: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestManyTimers(t *testing.T) {
 			h.create(t, r)
 		}
 		after(149*time.Second + 500*time.Millisecond)
-		page, err := h.List(t.Context(), sandbox.ListQuery{States: []sandbox.State{sandbox.Paused}})
+		page, err := h.List(operator(t), sandbox.ListQuery{States: []sandbox.State{sandbox.Paused}})
 		if err != nil || len(page.Sandboxes) != 50 {
 			t.Fatalf("%d are paused, %v", len(page.Sandboxes), err)
 		}

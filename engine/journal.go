@@ -48,7 +48,7 @@ func (j *journal) reserve(what sandbox.ChangeType, from, to *stored) *entry {
 	n := j.next
 	j.next++
 	j.pending[n] = true
-	c := sandbox.Change{Cursor: cursorOf(n), Time: to.Updated, Type: what, Sandbox: to.ID, Name: to.Name, State: to.State, Reason: to.Reason}
+	c := sandbox.Change{Cursor: cursorOf(n), Time: to.Updated, Type: what, Sandbox: to.ID, Account: to.Account, Name: to.Name, State: to.State, Reason: to.Reason}
 	if from.revision != 0 {
 		c.From = from.State
 	}
@@ -160,11 +160,17 @@ func (e *Engine) openJournal(ctx context.Context) error {
 // Changes returns one page of the journal, oldest first. Next of the page always
 // serves to go on, also when nothing was selected.
 func (e *Engine) Changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error) {
-	page, err := e.changes(ctx, q)
-	return page, fail("list events", "", err)
+	const op = "list events"
+	c, err := sandbox.CallerOf(ctx)
+	if err != nil {
+		return sandbox.ChangePage{Events: []sandbox.Change{}}, fail(op, "", err)
+	}
+	page, err := e.changes(ctx, c, q)
+	return page, fail(op, "", err)
 }
 
-func (e *Engine) changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error) {
+// changes is Changes for a caller, who may be one of the engine's own.
+func (e *Engine) changes(ctx context.Context, to sandbox.Caller, q sandbox.ChangeQuery) (sandbox.ChangePage, error) {
 	page := sandbox.ChangePage{Events: []sandbox.Change{}}
 	from, err := checkChanges(&q)
 	if err != nil {
@@ -192,7 +198,10 @@ func (e *Engine) changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.Ch
 				return page, nil
 			}
 			from = n
-			if picks(&q, &c) {
+			if c.Account == "" { // written before there were accounts
+				c.Account = sandbox.MainAccount
+			}
+			if to.Sees(c.Account) && picks(&q, &c) {
 				page.Events = append(page.Events, c)
 			}
 		}

@@ -28,17 +28,17 @@ func typesOf(events []sandbox.Change) (types []sandbox.ChangeType) {
 func TestChanges(t *testing.T) {
 	h := newHouse(t)
 	s := h.paused(t, sandbox.CreateRequest{Name: "web"})
-	if _, err := h.Stop(t.Context(), "web"); err != nil {
+	if _, err := h.Stop(operator(t), "web"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Update(t.Context(), "web", sandbox.Update{Limits: &sandbox.Limits{CPUMilli: 100}}); err != nil {
+	if _, err := h.Update(operator(t), "web", sandbox.Update{Limits: &sandbox.Limits{CPUMilli: 100}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Remove(t.Context(), "web"); err != nil {
+	if err := h.Remove(operator(t), "web"); err != nil {
 		t.Fatal(err)
 	}
 	want := []sandbox.ChangeType{"starting", "running", "paused", "running", "stopped", "resized", "deleted"}
-	page, err := h.Changes(t.Context(), sandbox.ChangeQuery{})
+	page, err := h.Changes(operator(t), sandbox.ChangeQuery{})
 	if err != nil || !slices.Equal(typesOf(page.Events), want) || page.Missed {
 		t.Fatalf("%q, %v", typesOf(page.Events), err)
 	}
@@ -49,7 +49,7 @@ func TestChanges(t *testing.T) {
 	}
 	var all []sandbox.ChangeType
 	for q := (sandbox.ChangeQuery{Limit: 2}); ; {
-		page, err := h.Changes(t.Context(), q)
+		page, err := h.Changes(operator(t), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,12 +61,12 @@ func TestChanges(t *testing.T) {
 	if !slices.Equal(all, want) {
 		t.Errorf("page by page: %q", all)
 	}
-	page, err = h.Changes(t.Context(), sandbox.ChangeQuery{Sandbox: "web", Types: []sandbox.ChangeType{"deleted"}})
+	page, err = h.Changes(operator(t), sandbox.ChangeQuery{Sandbox: "web", Types: []sandbox.ChangeType{"deleted"}})
 	if err != nil || len(page.Events) != 1 {
 		t.Errorf("%+v, %v", page, err)
 	}
 	for _, q := range []sandbox.ChangeQuery{{After: "x"}, {After: "-1"}, {Limit: -1}, {Limit: 5000}, {Types: []sandbox.ChangeType{"never"}}} {
-		_, err := h.Changes(t.Context(), q)
+		_, err := h.Changes(operator(t), q)
 		wantKind(t, err, sandbox.Invalid)
 	}
 }
@@ -76,21 +76,21 @@ func TestRetention(t *testing.T) {
 	few := func(c *engine.Config) { c.Events = 10 }
 	h := newHouse(t, few)
 	for range 10 {
-		if err := h.Remove(t.Context(), string(h.create(t, sandbox.CreateRequest{}).ID)); err != nil {
+		if err := h.Remove(operator(t), string(h.create(t, sandbox.CreateRequest{}).ID)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := h.Changes(t.Context(), sandbox.ChangeQuery{})
+	page, err := h.Changes(operator(t), sandbox.ChangeQuery{})
 	if err != nil || len(page.Events) != 10 {
 		t.Fatalf("%d are kept, %v", len(page.Events), err)
 	}
 	last := page.Next
-	if page, err = h.Changes(t.Context(), sandbox.ChangeQuery{After: "0000000000000003"}); err != nil || !page.Missed {
+	if page, err = h.Changes(operator(t), sandbox.ChangeQuery{After: "0000000000000003"}); err != nil || !page.Missed {
 		t.Errorf("%+v, %v", page, err)
 	}
 	h.Close()
 	h.open(t, few)
-	if page, err = h.Changes(t.Context(), sandbox.ChangeQuery{After: last}); err != nil || page.Missed || len(page.Events) != 0 || page.Next != last {
+	if page, err = h.Changes(operator(t), sandbox.ChangeQuery{After: last}); err != nil || page.Missed || len(page.Events) != 0 || page.Next != last {
 		t.Errorf("after a restart: %+v, %v", page, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestRetention(t *testing.T) {
 func TestFollow(t *testing.T) {
 	h := newHouse(t)
 	const boxes = 30
-	stream, err := h.FollowChanges(t.Context(), sandbox.ChangeQuery{After: engine.Latest})
+	stream, err := h.FollowChanges(operator(t), sandbox.ChangeQuery{After: engine.Latest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,9 +120,9 @@ func TestFollow(t *testing.T) {
 	var wg sync.WaitGroup
 	for range boxes {
 		wg.Go(func() {
-			s, err := h.Create(t.Context(), sandbox.CreateRequest{})
+			s, err := h.Create(operator(t), sandbox.CreateRequest{})
 			if err == nil {
-				err = h.Remove(t.Context(), string(s.ID))
+				err = h.Remove(operator(t), string(s.ID))
 			}
 			if err != nil {
 				t.Error(err)
@@ -195,21 +195,21 @@ func TestWebhook(t *testing.T) {
 		h := newHouse(t, withHooks)
 		defer func() { h.Close() }()
 		h.create(t, sandbox.CreateRequest{}) // before: nobody is told
-		w, err := h.CreateWebhook(t.Context(), sandbox.WebhookRequest{URL: "http://there/hook", Secret: r.secret, Events: []sandbox.ChangeType{"paused", "running"}})
+		w, err := h.CreateWebhook(operator(t), sandbox.WebhookRequest{URL: "http://there/hook", Secret: r.secret, Events: []sandbox.ChangeType{"paused", "running"}})
 		if err != nil || w.Secret != r.secret {
 			t.Fatalf("%+v, %v", w, err)
 		}
 		r.status = []int{500, 302, 0} // a fault, a redirect, nobody there
 		s := h.create(t, sandbox.CreateRequest{})
 		after(500 * time.Millisecond)
-		got, err := h.Webhook(t.Context(), w.ID)
+		got, err := h.Webhook(operator(t), w.ID)
 		if err != nil || got.Failures != 1 || got.LastError == "" {
 			t.Errorf("after one failure: %+v, %v", got, err)
 		}
 		h.Close() // in the midst of it
 		h.open(t, withHooks)
 		after(time.Minute)
-		if _, err := h.Pause(t.Context(), string(s.ID)); err != nil {
+		if _, err := h.Pause(operator(t), string(s.ID)); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Minute)
@@ -219,13 +219,13 @@ func TestWebhook(t *testing.T) {
 		if len(r.seen) != 5 || r.seen[0] != r.seen[3] || r.seen[3] == r.seen[4] {
 			t.Errorf("deliveries %q", r.seen)
 		}
-		if got, err := h.Webhook(t.Context(), w.ID); err != nil || got.Failures != 0 || got.LastError != "" || got.Dropped != 0 {
+		if got, err := h.Webhook(operator(t), w.ID); err != nil || got.Failures != 0 || got.LastError != "" || got.Dropped != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if err := h.RemoveWebhook(t.Context(), w.ID); err != nil {
+		if err := h.RemoveWebhook(operator(t), w.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Resume(t.Context(), string(s.ID)); err != nil {
+		if _, err := h.Resume(operator(t), string(s.ID)); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Minute)
@@ -241,13 +241,13 @@ func TestWebhookThatNeverAnswers(t *testing.T) {
 		r := &receiver{secret: "a secret of some length", status: make([]int, 20)}
 		h := newHouse(t, func(c *engine.Config) { c.Hooks = &http.Client{Transport: r} })
 		defer h.Close()
-		w, err := h.CreateWebhook(t.Context(), sandbox.WebhookRequest{URL: "https://there/", Secret: r.secret})
+		w, err := h.CreateWebhook(operator(t), sandbox.WebhookRequest{URL: "https://there/", Secret: r.secret})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.create(t, sandbox.CreateRequest{})
 		after(24 * time.Hour)
-		got, err := h.Webhook(t.Context(), w.ID)
+		got, err := h.Webhook(operator(t), w.ID)
 		if err != nil || got.Dropped != 1 || !slices.Equal(r.types(), []sandbox.ChangeType{"running"}) {
 			t.Errorf("%+v, %v, delivered %q", got, err, r.types())
 		}
@@ -258,10 +258,10 @@ func TestBadWebhooks(t *testing.T) {
 	h := newHouse(t)
 	for _, r := range []sandbox.WebhookRequest{{}, {URL: "ftp://x/"}, {URL: "http://"}, {URL: "/x"}, {URL: "http://u:p@x/"},
 		{URL: "http://x/", Secret: "short"}, {URL: "http://x/", Events: []sandbox.ChangeType{"never"}}} {
-		_, err := h.CreateWebhook(t.Context(), r)
+		_, err := h.CreateWebhook(operator(t), r)
 		wantKind(t, err, sandbox.Invalid)
 	}
-	_, err := h.Webhook(t.Context(), "wh-none")
+	_, err := h.Webhook(operator(t), "wh-none")
 	wantKind(t, err, sandbox.NotFound)
-	wantKind(t, h.RemoveWebhook(t.Context(), "../x"), sandbox.NotFound)
+	wantKind(t, h.RemoveWebhook(operator(t), "../x"), sandbox.NotFound)
 }

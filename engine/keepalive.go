@@ -17,7 +17,7 @@ func (e *Engine) KeepAlive(ctx context.Context, id string, seconds int64) (sandb
 	}
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
 	s, err := e.keepAlive(ctx, sid, time.Duration(seconds)*time.Second)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// List returns one page of the sandboxes that q selects, newest first. Those
+// List returns one page of the caller's sandboxes that q selects, newest first; the
+// operator's are those of every account. Those
 // made or removed between two pages may be missed; none comes twice.
 func (e *Engine) List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error) {
 	page, err := e.list(ctx, q)
@@ -23,15 +24,19 @@ func (e *Engine) list(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, e
 	if q.Limit == 0 {
 		q.Limit = sandbox.DefaultPage
 	}
+	order, err := orderOf(ctx)
+	if err != nil {
+		return page, err
+	}
 	after := ""
 	if q.After != "" {
 		if err := parseCursor(q.After); err != nil {
 			return page, err
 		}
-		after = orderPrefix + q.After
+		after = order + q.After
 	}
 	for {
-		entries, err := e.records.List(ctx, orderPrefix, after, 0)
+		entries, err := e.records.List(ctx, order, after, 0)
 		if err != nil {
 			return page, err
 		}
@@ -47,7 +52,7 @@ func (e *Engine) list(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, e
 				continue
 			}
 			if len(page.Sandboxes) == q.Limit {
-				page.Next = after[len(orderPrefix):]
+				page.Next = after[len(order):]
 				return page, nil
 			}
 			page.Sandboxes = append(page.Sandboxes, s.Sandbox)
@@ -58,6 +63,18 @@ func (e *Engine) list(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, e
 		}
 		after = entries[len(entries)-1].Key
 	}
+}
+
+// orderOf is the prefix of the keys that list what there is for a caller.
+func orderOf(ctx context.Context) (string, error) {
+	c, err := sandbox.CallerOf(ctx)
+	if err != nil {
+		return "", err
+	}
+	if c.Operator {
+		return orderPrefix, nil
+	}
+	return ownedPrefix + c.Account + "/", nil
 }
 
 func selects(q *sandbox.ListQuery, s *sandbox.Sandbox) bool {

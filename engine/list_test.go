@@ -43,7 +43,7 @@ func TestListPages(t *testing.T) {
 func collect(t *testing.T, h *house, q sandbox.ListQuery) (ids []sandbox.ID) {
 	t.Helper()
 	for {
-		p, err := h.List(t.Context(), q)
+		p, err := h.List(operator(t), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestBadLists(t *testing.T) {
 		"limit": {Limit: -1}, "large limit": {Limit: 1001}, "state": {States: []sandbox.State{"asleep"}},
 		"cursor": {After: "zzz"}, "cursor with a path": {After: "0000000000000000-../../../../../../../"},
 	} {
-		_, err := h.List(t.Context(), q)
+		_, err := h.List(operator(t), q)
 		if sandbox.KindOf(err) != sandbox.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}

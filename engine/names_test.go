@@ -15,7 +15,7 @@ func TestGetOrCreateAtOnce(t *testing.T) {
 	seen := map[sandbox.ID]int{}
 	for range 200 {
 		wg.Go(func() {
-			s, err := h.Create(t.Context(), sandbox.CreateRequest{Name: "one", Get: true})
+			s, err := h.Create(operator(t), sandbox.CreateRequest{Name: "one", Get: true})
 			if err != nil || s.State != sandbox.Running || s.Name != "one" {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -28,7 +28,7 @@ func TestGetOrCreateAtOnce(t *testing.T) {
 	if len(seen) != 1 || len(h.world.ids()) != 1 {
 		t.Fatalf("ids %v, machines %v", seen, h.world.ids())
 	}
-	if err := h.Remove(t.Context(), "one"); err != nil {
+	if err := h.Remove(operator(t), "one"); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -40,7 +40,7 @@ func TestCreateOfOneNameAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 20)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = h.Create(t.Context(), sandbox.CreateRequest{Name: "one"}) })
+		wg.Go(func() { _, errs[i] = h.Create(operator(t), sandbox.CreateRequest{Name: "one"}) })
 	}
 	wg.Wait()
 	made := 0
@@ -62,29 +62,29 @@ func TestCreateOfOneNameAtOnce(t *testing.T) {
 func TestNames(t *testing.T) {
 	h := newHouse(t)
 	s := h.create(t, sandbox.CreateRequest{Name: "web", Tags: []string{"a", "b"}})
-	if got, err := h.Get(t.Context(), "web"); err != nil || got.ID != s.ID {
+	if got, err := h.Get(operator(t), "web"); err != nil || got.ID != s.ID {
 		t.Errorf("get by name: %+v, %v", got, err)
 	}
-	if got, err := h.Pause(t.Context(), "web"); err != nil || got.State != sandbox.Paused {
+	if got, err := h.Pause(operator(t), "web"); err != nil || got.State != sandbox.Paused {
 		t.Errorf("pause by name: %+v, %v", got, err)
 	}
-	if got, err := h.Create(t.Context(), sandbox.CreateRequest{Name: "web", Get: true}); err != nil || got.ID != s.ID || got.State != sandbox.Paused {
+	if got, err := h.Create(operator(t), sandbox.CreateRequest{Name: "web", Get: true}); err != nil || got.ID != s.ID || got.State != sandbox.Paused {
 		t.Errorf("get or create of a paused one: %+v, %v", got, err)
 	}
 	for q, want := range map[*sandbox.ListQuery]int{
 		{Name: "web"}: 1, {Name: "other"}: 0, {Tags: []string{"b", "a"}}: 1, {Tags: []string{"a", "c"}}: 0,
 	} {
-		if page, err := h.List(t.Context(), *q); err != nil || len(page.Sandboxes) != want {
+		if page, err := h.List(operator(t), *q); err != nil || len(page.Sandboxes) != want {
 			t.Errorf("list %+v: %d, %v", q, len(page.Sandboxes), err)
 		}
 	}
-	_, err := h.Get(t.Context(), "nobody")
+	_, err := h.Get(operator(t), "nobody")
 	wantKind(t, err, sandbox.NotFound)
 	for _, bad := range []string{string(sandbox.NewID()), "UPPER", "-x", "a/b", "../x"} {
-		_, err := h.Create(t.Context(), sandbox.CreateRequest{Name: bad})
+		_, err := h.Create(operator(t), sandbox.CreateRequest{Name: bad})
 		wantKind(t, err, sandbox.Invalid)
 	}
-	_, err = h.Create(t.Context(), sandbox.CreateRequest{Get: true})
+	_, err = h.Create(operator(t), sandbox.CreateRequest{Get: true})
 	wantKind(t, err, sandbox.Invalid)
 }
 
@@ -94,17 +94,17 @@ func TestAFailedOneLeavesItsName(t *testing.T) {
 	first := h.create(t, sandbox.CreateRequest{Name: "web"})
 	h.world.crash(first.ID, "out of memory")
 	await(t, "the first is failed", func() bool {
-		got, err := h.Get(t.Context(), string(first.ID))
+		got, err := h.Get(operator(t), string(first.ID))
 		return err == nil && got.State == sandbox.Failed
 	})
-	second, err := h.Create(t.Context(), sandbox.CreateRequest{Name: "web", Get: true})
+	second, err := h.Create(operator(t), sandbox.CreateRequest{Name: "web", Get: true})
 	if err != nil || second.ID == first.ID {
 		t.Fatalf("%+v, %v", second, err)
 	}
-	if err := h.Remove(t.Context(), string(first.ID)); err != nil {
+	if err := h.Remove(operator(t), string(first.ID)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.Get(t.Context(), "web"); err != nil || got.ID != second.ID {
+	if got, err := h.Get(operator(t), "web"); err != nil || got.ID != second.ID {
 		t.Errorf("the second lost its name: %+v, %v", got, err)
 	}
 }
@@ -113,7 +113,7 @@ func TestAFailedOneLeavesItsName(t *testing.T) {
 func TestGetOrCreateThatFails(t *testing.T) {
 	h := newHouse(t)
 	h.world.set("create", errBroken)
-	_, err := h.Create(t.Context(), sandbox.CreateRequest{Name: "web", Get: true})
+	_, err := h.Create(operator(t), sandbox.CreateRequest{Name: "web", Get: true})
 	wantKind(t, err, sandbox.Exhausted)
 	h.nothingLeft(t)
 	h.world.set("create", nil)
@@ -127,7 +127,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("lite: %+v", s.Limits)
 	}
 	three, no := "3", false
-	got, err := h.Update(t.Context(), "web", sandbox.Update{Metadata: map[string]*string{"a": nil, "c": &three}, Tags: &[]string{"x"}, Wake: &no, Type: "basic"})
+	got, err := h.Update(operator(t), "web", sandbox.Update{Metadata: map[string]*string{"a": nil, "c": &three}, Tags: &[]string{"x"}, Wake: &no, Type: "basic"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestUpdate(t *testing.T) {
 	if limits != got.Limits {
 		t.Errorf("the machine has %+v", limits)
 	}
-	if again, err := h.Get(t.Context(), "web"); err != nil || again.Limits != got.Limits {
+	if again, err := h.Get(operator(t), "web"); err != nil || again.Limits != got.Limits {
 		t.Errorf("on record: %+v, %v", again, err)
 	}
 	for name, u := range map[string]sandbox.Update{
@@ -148,7 +148,7 @@ func TestUpdate(t *testing.T) {
 		"idle": {Idle: &sandbox.Idle{TimeoutSeconds: -1}}, "action": {Lifetime: &sandbox.Lifetime{Seconds: 1, Action: "explode"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := h.Update(t.Context(), "web", u)
+			_, err := h.Update(operator(t), "web", u)
 			wantKind(t, err, sandbox.Invalid)
 		})
 	}

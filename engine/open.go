@@ -30,6 +30,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	if err := e.noteBoot(ctx); err != nil {
 		return fail(op, "", err)
 	}
+	if err := e.giveOwners(ctx); err != nil {
+		return fail(op, "", err)
+	}
 	kept, err := e.resume(ctx)
 	if err != nil {
 		return fail(op, "", err)
@@ -64,6 +67,9 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 		e.timers.plan(s)
 	}
 	e.tasks.Go(e.keepTime)
+	if e.pool.enabled() {
+		e.tasks.Go(e.keepPool)
+	}
 	return e.openHooks(ctx)
 }
 

@@ -25,7 +25,7 @@ func TestRestart(t *testing.T) {
 	h.world.mu.Unlock()
 
 	h.open(t)
-	page, err := h.List(t.Context(), sandbox.ListQuery{})
+	page, err := h.List(operator(t), sandbox.ListQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestRestart(t *testing.T) {
 		t.Error("the templates in use were not kept apart from the others")
 	}
 	for _, s := range []sandbox.Sandbox{lives, dies} {
-		if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+		if err := h.Remove(operator(t), string(s.ID)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -62,7 +62,7 @@ func (h *house) halfMade(t *testing.T) {
 		return nil
 	}
 	h.world.set("stop", errBroken)
-	_, err := h.Create(t.Context(), sandbox.CreateRequest{})
+	_, err := h.Create(operator(t), sandbox.CreateRequest{})
 	wantKind(t, err, sandbox.Exhausted)
 	h.records.before = nil
 	h.world.set("stop", nil)
@@ -73,10 +73,10 @@ func TestMachineEndsByItself(t *testing.T) {
 	s := h.create(t, sandbox.CreateRequest{})
 	h.world.crash(s.ID, "out of memory")
 	await(t, "the sandbox is failed", func() bool {
-		got, err := h.Get(t.Context(), string(s.ID))
+		got, err := h.Get(operator(t), string(s.ID))
 		return err == nil && got.State == sandbox.Failed && got.Reason == "out of memory"
 	})
-	_, err := h.Exec(t.Context(), string(s.ID), sandbox.Command{Shell: "true"})
+	_, err := h.Exec(operator(t), string(s.ID), sandbox.Command{Shell: "true"})
 	wantKind(t, err, sandbox.Conflict)
 	if !strings.Contains(err.Error(), "out of memory") || sandbox.HintOf(err) == "" {
 		t.Errorf("error %v, hint %q", err, sandbox.HintOf(err))
@@ -84,7 +84,7 @@ func TestMachineEndsByItself(t *testing.T) {
 	if ids := h.world.ids(); len(ids) > 0 {
 		t.Errorf("machines left: %v", ids)
 	}
-	if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+	if err := h.Remove(operator(t), string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -103,7 +103,7 @@ func TestWatcherOutlastsTheStore(t *testing.T) {
 	}
 	h.world.crash(s.ID, "killed")
 	await(t, "the sandbox is failed", func() bool {
-		got, err := h.Get(t.Context(), string(s.ID))
+		got, err := h.Get(operator(t), string(s.ID))
 		return err == nil && got.State == sandbox.Failed
 	})
 }
@@ -115,20 +115,20 @@ func TestDriverCannotTell(t *testing.T) {
 	h.Close()
 	h.world.set("recover", sandbox.Errorf("recover", sandbox.Unavailable, "not now"))
 	h.open(t)
-	got, err := h.Get(t.Context(), string(s.ID))
+	got, err := h.Get(operator(t), string(s.ID))
 	if err != nil || got.State != sandbox.Running {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	_, err = h.Processes(t.Context(), string(s.ID))
+	_, err = h.Processes(operator(t), string(s.ID))
 	wantKind(t, err, sandbox.Unavailable)
 	if !strings.Contains(err.Error(), "not now") {
 		t.Errorf("text: %v", err)
 	}
 	h.world.set("recover", nil)
-	if _, err = h.Processes(t.Context(), string(s.ID)); strings.Contains(err.Error(), "not now") {
+	if _, err = h.Processes(operator(t), string(s.ID)); strings.Contains(err.Error(), "not now") {
 		t.Errorf("not adopted again: %v", err)
 	}
-	if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+	if err := h.Remove(operator(t), string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -140,7 +140,7 @@ func TestRemoveWhatCannotBeRecovered(t *testing.T) {
 	h.Close()
 	h.world.set("recover", sandbox.Errorf("recover", sandbox.Unsupported, "version 9"))
 	h.open(t)
-	if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+	if err := h.Remove(operator(t), string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	if ids := h.world.ids(); !slices.Equal(ids, []sandbox.ID{other.ID}) {

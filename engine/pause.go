@@ -25,7 +25,7 @@ func (e *Engine) setAside(ctx context.Context, id string, p putting) (sandbox.Sa
 	defer done()
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(p.op, "", err)
+		return sandbox.Sandbox{}, fail(p.op, known(id), err)
 	}
 	s, err := e.putAside(ctx, sid, p)
 	return s, fail(p.op, sid, err)

@@ -302,7 +302,7 @@ func (h *house) open(t *testing.T, change ...func(*engine.Config)) {
 
 func (h *house) create(t *testing.T, r sandbox.CreateRequest) sandbox.Sandbox {
 	t.Helper()
-	s, err := h.Create(t.Context(), r)
+	s, err := h.Create(operator(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}

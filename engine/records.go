@@ -17,13 +17,18 @@ const (
 	recordPrefix  = "sandbox/" // + id: the record as JSON
 	machinePrefix = "machine/" // + id: what driver.Recover needs, while it runs
 	savedPrefix   = "saved/"   // + id: what driver.Resume needs, while it is paused or stopped
-	namePrefix    = "name/"    // + name: the id of the living sandbox of that name
+	namePrefix    = "name/"    // + account/name: the id of the living sandbox of that name
 	orderPrefix   = "newest/"  // + cursor: the id; sorts the newest first
+	ownPrefix     = "own/"     // + account/id: the id; what a caller of that account may ask for
+	ownedPrefix   = "owned/"   // + account/cursor: the id; sorts the newest first
 )
 
 func recordKey(id sandbox.ID) string  { return recordPrefix + string(id) }
 func machineKey(id sandbox.ID) string { return machinePrefix + string(id) }
 func savedKey(id sandbox.ID) string   { return savedPrefix + string(id) }
+
+func nameKey(account, name string) string         { return namePrefix + account + "/" + name }
+func ownKey(account string, id sandbox.ID) string { return ownPrefix + account + "/" + string(id) }
 
 // stored is a sandbox with what the engine keeps beside what the owner sees.
 type stored struct {
@@ -34,6 +39,7 @@ type stored struct {
 	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
 
 	revision int64 // of the record; 0 before it is first written
+	unowned  bool  // written before there were accounts
 }
 
 // base is what the template gives to every process. What is "" the guest fills
@@ -65,6 +71,9 @@ func decode(entry record.Entry) (*stored, error) {
 	s := &stored{revision: entry.Revision}
 	if err := json.Unmarshal(entry.Value, s); err != nil {
 		return nil, sandbox.Errorf("decode record "+entry.Key, sandbox.Internal, "%w", err)
+	}
+	if s.Account == "" {
+		s.Account, s.unowned = sandbox.MainAccount, true
 	}
 	return s, nil
 }
@@ -120,11 +129,12 @@ func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.Ch
 
 // keys adds to t what the change from a record to s writes and removes.
 func (s *stored) keys(t *record.Txn, from *stored) error {
-	order := record.Op{Key: orderPrefix + s.cursor(), Value: []byte(s.ID)}
 	add := func(o ...record.Op) { t.Then = append(t.Then, o...) }
 	if s.State == sandbox.Deleted {
-		order.Delete, order.Value = true, nil
-		add(order, record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true},
+		for _, key := range s.indexes() {
+			add(record.Op{Key: key, Delete: true})
+		}
+		add(record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true},
 			record.Op{Key: savedKey(s.ID), Delete: true})
 	} else {
 		value, err := json.Marshal(s)
@@ -133,13 +143,15 @@ func (s *stored) keys(t *record.Txn, from *stored) error {
 		}
 		add(record.Op{Key: recordKey(s.ID), Value: value})
 		if from.revision == 0 {
-			add(order)
+			for _, key := range s.indexes() {
+				add(record.Op{Key: key, Value: []byte(s.ID)})
+			}
 		}
 	}
 	if s.Name == "" {
 		return nil
 	}
-	name := namePrefix + s.Name
+	name := nameKey(s.Account, s.Name)
 	switch {
 	case from.revision == 0:
 		t.If = append(t.If, record.Cond{Key: name})
@@ -148,6 +160,12 @@ func (s *stored) keys(t *record.Txn, from *stored) error {
 		add(record.Op{Key: name, Delete: true})
 	}
 	return nil
+}
+
+// indexes are the keys, beside its name's, by which a sandbox is found: they hold
+// its id for as long as it has a record.
+func (s *stored) indexes() []string {
+	return []string{orderPrefix + s.cursor(), ownKey(s.Account, s.ID), ownedPrefix + s.Account + "/" + s.cursor()}
 }
 
 // living reports whether a sandbox has its name to itself.
@@ -177,17 +195,24 @@ func (e *Engine) erase(ctx context.Context, s *stored) error {
 
 // each calls f for every record until it fails.
 func (e *Engine) each(ctx context.Context, f func(*stored) error) error {
+	return e.eachEntry(ctx, recordPrefix, func(entry record.Entry) error {
+		s, err := decode(entry)
+		if err != nil {
+			return err
+		}
+		return f(s)
+	})
+}
+
+// eachEntry calls f for every entry whose key has a prefix, until it fails.
+func (e *Engine) eachEntry(ctx context.Context, prefix string, f func(record.Entry) error) error {
 	for after := ""; ; {
-		entries, err := e.records.List(ctx, recordPrefix, after, 0)
+		entries, err := e.records.List(ctx, prefix, after, 0)
 		if err != nil {
 			return err
 		}
 		for _, entry := range entries {
-			s, err := decode(entry)
-			if err != nil {
-				return err
-			}
-			if err := f(s); err != nil {
+			if err := f(entry); err != nil {
 				return err
 			}
 			after = entry.Key

@@ -23,7 +23,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	defer done()
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return fail(op, "", err)
+		return fail(op, known(id), err)
 	}
 	if _, err := e.load(ctx, sid); err != nil {
 		return fail(op, sid, err)

@@ -20,11 +20,11 @@ func TestRemoveAtOnce(t *testing.T) {
 	h.world.set("stop", nil)
 	for range cap(errs) {
 		go func() {
-			_, err := h.Get(t.Context(), id)
+			_, err := h.Get(operator(t), id)
 			seen.Done()
 			<-ready
 			if err == nil {
-				err = h.Remove(t.Context(), id)
+				err = h.Remove(operator(t), id)
 			}
 			errs <- err
 		}()
@@ -57,9 +57,9 @@ func TestRemoveWhileRemoving(t *testing.T) {
 		return nil
 	}
 	errs := make(chan error, 2)
-	go func() { errs <- h.Remove(t.Context(), id) }()
+	go func() { errs <- h.Remove(operator(t), id) }()
 	<-inside
-	go func() { errs <- h.Remove(t.Context(), id) }()
+	go func() { errs <- h.Remove(operator(t), id) }()
 	close(goOn)
 	for range 2 {
 		if err := <-errs; err != nil && sandbox.KindOf(err) != sandbox.NotFound {
@@ -67,13 +67,13 @@ func TestRemoveWhileRemoving(t *testing.T) {
 		}
 	}
 	h.nothingLeft(t)
-	wantKind(t, h.Remove(t.Context(), id), sandbox.NotFound)
+	wantKind(t, h.Remove(operator(t), id), sandbox.NotFound)
 }
 
 func TestRemoveGoesOnWithoutItsCaller(t *testing.T) {
 	h := newHouse(t)
 	id := string(h.create(t, sandbox.CreateRequest{}).ID)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(operator(t))
 	h.records.before = func(int, record.Txn) error { cancel(); return nil }
 	if err := h.Remove(ctx, id); err != nil {
 		t.Fatal(err)
@@ -89,19 +89,19 @@ func TestAnotherWriter(t *testing.T) {
 		h.records.mu.Lock()
 		h.records.before = nil
 		h.records.mu.Unlock()
-		e, err := h.records.Get(t.Context(), "sandbox/"+string(s.ID))
+		e, err := h.records.Get(operator(t), "sandbox/"+string(s.ID))
 		if err != nil {
 			return err
 		}
-		_, err = h.records.Store.Commit(t.Context(), record.Txn{Then: []record.Op{{Key: e.Key, Value: e.Value}}})
+		_, err = h.records.Store.Commit(operator(t), record.Txn{Then: []record.Op{{Key: e.Key, Value: e.Value}}})
 		return err
 	}
-	wantKind(t, h.Remove(t.Context(), string(s.ID)), sandbox.Conflict)
+	wantKind(t, h.Remove(operator(t), string(s.ID)), sandbox.Conflict)
 	// Nothing was begun: the machine is as it was.
-	if got, err := h.Get(t.Context(), string(s.ID)); err != nil || got.State != sandbox.Running || len(h.world.ids()) != 1 {
+	if got, err := h.Get(operator(t), string(s.ID)); err != nil || got.State != sandbox.Running || len(h.world.ids()) != 1 {
 		t.Errorf("got %+v, %v, machines %v", got, err, h.world.ids())
 	}
-	if err := h.Remove(t.Context(), string(s.ID)); err != nil {
+	if err := h.Remove(operator(t), string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
@@ -109,10 +109,10 @@ func TestAnotherWriter(t *testing.T) {
 
 func TestRemoveUnknown(t *testing.T) {
 	h := newHouse(t)
-	err := h.Remove(t.Context(), string(sandbox.NewID()))
+	err := h.Remove(operator(t), string(sandbox.NewID()))
 	wantKind(t, err, sandbox.NotFound)
 	if !strings.Contains(sandbox.HintOf(err), "berth ls") {
 		t.Errorf("hint %q", sandbox.HintOf(err))
 	}
-	wantKind(t, h.Remove(t.Context(), "../../etc"), sandbox.Invalid)
+	wantKind(t, h.Remove(operator(t), "../../etc"), sandbox.Invalid)
 }

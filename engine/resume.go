@@ -13,7 +13,7 @@ func (e *Engine) Resume(ctx context.Context, id string) (sandbox.Sandbox, error)
 	const op = "resume"
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
 	s, err := e.load(ctx, sid)
 	if err != nil {

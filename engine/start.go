@@ -12,7 +12,7 @@ func (e *Engine) Start(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	const op = "start"
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
 	return e.wakeUp(ctx, op, sid)
 }

@@ -18,19 +18,41 @@ type probes struct {
 	last []sandbox.ClassStatus
 }
 
-// Status returns what this server can do and what it is doing.
+// Status returns what this server can do, and what it is doing for the caller.
 func (e *Engine) Status(ctx context.Context) (sandbox.Status, error) {
 	const op = "status"
 	st := sandbox.Status{
 		Version: e.version, Started: e.started, Sandboxes: map[sandbox.State]int{},
-		Creating: int(e.slots.running.Load()), Queued: int(e.slots.waiting.Load()),
+		Creating: int(e.slots.running.Load()), Queued: int(e.slots.waiting.Load()), Warm: e.pool.size(),
 	}
-	if err := e.each(ctx, func(s *stored) error { st.Sandboxes[s.State]++; return nil }); err != nil {
+	c, err := sandbox.CallerOf(ctx)
+	if err != nil {
 		return st, fail(op, "", err)
 	}
-	var err error
+	if err := e.each(ctx, func(s *stored) error {
+		if c.Sees(s.Account) {
+			st.Sandboxes[s.State]++
+		}
+		return nil
+	}); err != nil {
+		return st, fail(op, "", err)
+	}
 	st.Classes, err = e.classStatus(ctx)
+	if !c.Operator {
+		st.Creating, st.Queued, st.Warm = 0, 0, 0
+		st.Classes = forTenants(st.Classes)
+	}
 	return st, fail(op, "", err)
+}
+
+// forTenants is what an account learns of the classes: what it can use, and
+// nothing of the machine beneath.
+func forTenants(classes []sandbox.ClassStatus) []sandbox.ClassStatus {
+	all := make([]sandbox.ClassStatus, len(classes))
+	for i, c := range classes {
+		all[i] = sandbox.ClassStatus{Class: c.Class, Usable: c.Usable, Survives: c.Survives, Isolates: c.Isolates}
+	}
+	return all
 }
 
 func (e *Engine) classStatus(ctx context.Context) ([]sandbox.ClassStatus, error) {

@@ -14,6 +14,9 @@ import (
 // that they started from.
 func (e *Engine) BuildTemplate(ctx context.Context, req sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error) {
 	const op = "build template"
+	if err := operatorOnly(ctx); err != nil {
+		return sandbox.Template{}, fail(op, "", err)
+	}
 	if err := req.Check(); err != nil {
 		return sandbox.Template{}, fail(op, "", err)
 	}
@@ -34,8 +37,12 @@ func (e *Engine) BuildTemplate(ctx context.Context, req sandbox.BuildRequest, pr
 
 // Templates lists the templates by name.
 func (e *Engine) Templates(ctx context.Context) ([]sandbox.Template, error) {
+	const op = "list templates"
+	if _, err := sandbox.CallerOf(ctx); err != nil {
+		return nil, fail(op, "", err)
+	}
 	all, err := e.templates.List(ctx)
-	return all, fail("list templates", "", err)
+	return all, fail(op, "", err)
 }
 
 // Template returns one template, or NotFound.
@@ -45,6 +52,9 @@ func (e *Engine) Template(ctx context.Context, name string) (sandbox.Template, e
 }
 
 func (e *Engine) template(ctx context.Context, name string) (sandbox.Template, error) {
+	if _, err := sandbox.CallerOf(ctx); err != nil {
+		return sandbox.Template{}, err
+	}
 	req := sandbox.CreateRequest{Template: name}
 	if err := req.Check(); err != nil {
 		return sandbox.Template{}, err
@@ -59,6 +69,9 @@ func (e *Engine) RemoveTemplate(ctx context.Context, name string) error {
 }
 
 func (e *Engine) removeTemplate(ctx context.Context, name string) error {
+	if err := operatorOnly(ctx); err != nil {
+		return err
+	}
 	if err := sandbox.CheckName(name); err != nil {
 		return err
 	}
@@ -80,6 +93,16 @@ func (e *Engine) removeTemplate(ctx context.Context, name string) error {
 		return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: "remove them first; berth ls lists them"}
 	}
 	return e.templates.Remove(ctx, name)
+}
+
+// operatorOnly is Forbidden for everybody else: templates are the server's, shared
+// by all accounts, and may be built from files of its machine.
+func operatorOnly(ctx context.Context) error {
+	c, err := sandbox.CallerOf(ctx)
+	if err == nil && !c.Operator {
+		err = &sandbox.Error{Kind: sandbox.Forbidden, Err: errors.New("this is for the server's operator"), Hint: "ask whoever runs this server"}
+	}
+	return err
 }
 
 // usersOf returns the ids of the sandboxes that need a template's root.

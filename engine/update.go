@@ -26,7 +26,7 @@ func (e *Engine) Update(ctx context.Context, id string, u sandbox.Update) (sandb
 	}
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
 	unlock, err := e.sandboxes.lock(ctx, string(sid))
 	if err != nil {

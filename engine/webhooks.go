@@ -13,12 +13,12 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// hookPrefix + id: a webhook with its secret, as JSON.
+// hookPrefix + account/id: a webhook with its secret, as JSON.
 const hookPrefix = "webhook/"
 
 // Bounds on webhooks.
 const (
-	maxHooks     = 64
+	maxHooks     = 64   // of one account
 	maxHookURL   = 2048 // bytes
 	leastSecret  = 16   // bytes
 	mostSecret   = 256  // bytes
@@ -33,15 +33,19 @@ type hook struct {
 	revision int64
 }
 
-// CreateWebhook has every change from now on sent to an address.
+// CreateWebhook has every change of the account from now on sent to an address.
 //
 // Exhausted: there are 64 already.
 func (e *Engine) CreateWebhook(ctx context.Context, req sandbox.WebhookRequest) (sandbox.NewWebhook, error) {
 	const op = "create webhook"
+	c, err := sandbox.CallerOf(ctx)
+	if err != nil {
+		return sandbox.NewWebhook{}, fail(op, "", err)
+	}
 	if err := checkHook(&req); err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}
-	all, err := e.allHooks(ctx)
+	all, err := e.hooksOf(ctx, c.Account)
 	if err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}
@@ -51,14 +55,14 @@ func (e *Engine) CreateWebhook(ctx context.Context, req sandbox.WebhookRequest) 
 	}
 	stable, _ := e.journal.stable()
 	h := &hook{Secret: req.Secret, Webhook: sandbox.Webhook{ID: hookIDPrefix + strings.ToLower(rand.Text()[:20]),
-		URL: req.URL, Events: req.Events, Created: e.now().UTC().Round(0), Cursor: cursorOf(stable)}}
+		URL: req.URL, Events: req.Events, Account: c.Account, Created: e.now().UTC().Round(0), Cursor: cursorOf(stable)}}
 	if h.Secret == "" {
 		h.Secret = "whsec_" + rand.Text()
 	}
 	if err := e.saveHook(ctx, h); err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}
-	e.deliverTo(h.ID)
+	e.deliverTo(h.key())
 	return sandbox.NewWebhook{Webhook: h.Webhook, Secret: h.Secret}, nil
 }
 
@@ -75,11 +79,16 @@ func checkHook(r *sandbox.WebhookRequest) error {
 	return checkChangeTypes(r.Events)
 }
 
-// Webhooks lists the webhooks.
+// Webhooks lists the webhooks of the account.
 func (e *Engine) Webhooks(ctx context.Context) ([]sandbox.Webhook, error) {
-	all, err := e.allHooks(ctx)
+	const op = "list webhooks"
+	c, err := sandbox.CallerOf(ctx)
 	if err != nil {
-		return nil, fail("list webhooks", "", err)
+		return nil, fail(op, "", err)
+	}
+	all, err := e.hooksOf(ctx, c.Account)
+	if err != nil {
+		return nil, fail(op, "", err)
 	}
 	list := make([]sandbox.Webhook, len(all))
 	for i, h := range all {
@@ -90,7 +99,7 @@ func (e *Engine) Webhooks(ctx context.Context) ([]sandbox.Webhook, error) {
 
 // Webhook returns one webhook, or NotFound.
 func (e *Engine) Webhook(ctx context.Context, id string) (sandbox.Webhook, error) {
-	h, err := e.loadHook(ctx, id)
+	h, err := e.hookOf(ctx, id)
 	if err != nil {
 		return sandbox.Webhook{}, fail("get webhook", "", err)
 	}
@@ -100,38 +109,56 @@ func (e *Engine) Webhook(ctx context.Context, id string) (sandbox.Webhook, error
 // RemoveWebhook ends the deliveries to an address, the one under way too.
 func (e *Engine) RemoveWebhook(ctx context.Context, id string) error {
 	const op = "remove webhook"
-	h, err := e.loadHook(ctx, id)
+	h, err := e.hookOf(ctx, id)
 	if err != nil {
 		return fail(op, "", err)
 	}
-	if _, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: hookPrefix + h.ID, Delete: true}}}); err != nil {
+	if _, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: h.key(), Delete: true}}}); err != nil {
 		return fail(op, "", err)
 	}
-	e.hooks.end(h.ID)
+	e.hooks.end(h.key())
 	return nil
 }
 
+// key is where a webhook is kept: beneath its account.
+func (h *hook) key() string { return hookKey(h.Account, h.ID) }
+
+func hookKey(account, id string) string { return hookPrefix + account + "/" + id }
+
+// allHooks returns the webhooks of every account.
 func (e *Engine) allHooks(ctx context.Context) ([]*hook, error) {
-	entries, err := e.records.List(ctx, hookPrefix, "", 0)
+	return e.hooksBeneath(ctx, hookPrefix)
+}
+
+func (e *Engine) hooksOf(ctx context.Context, account string) ([]*hook, error) {
+	return e.hooksBeneath(ctx, hookKey(account, ""))
+}
+
+func (e *Engine) hooksBeneath(ctx context.Context, prefix string) (all []*hook, err error) {
+	err = e.eachEntry(ctx, prefix, func(entry record.Entry) error {
+		h, err := decodeHook(entry)
+		if err == nil {
+			all = append(all, h)
+		}
+		return err
+	})
+	return all, err
+}
+
+// hookOf returns a webhook of the caller's account.
+func (e *Engine) hookOf(ctx context.Context, id string) (*hook, error) {
+	c, err := sandbox.CallerOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*hook, 0, len(entries))
-	for _, entry := range entries {
-		h, err := decodeHook(entry)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h)
-	}
-	return all, nil
-}
-
-func (e *Engine) loadHook(ctx context.Context, id string) (*hook, error) {
 	if !strings.HasPrefix(id, hookIDPrefix) || len(id) > 64 {
 		return nil, noHook()
 	}
-	entry, err := e.records.Get(ctx, hookPrefix+id)
+	return e.loadHook(ctx, hookKey(c.Account, id))
+}
+
+func (e *Engine) loadHook(ctx context.Context, key string) (*hook, error) {
+	entry, err := e.records.Get(ctx, key)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, noHook()
 	}
@@ -159,7 +186,7 @@ func (e *Engine) saveHook(ctx context.Context, h *hook) error {
 	if err != nil {
 		return sandbox.Errorf("encode webhook", sandbox.Internal, "%w", err)
 	}
-	key := hookPrefix + h.ID
+	key := h.key()
 	revision, err := e.records.Commit(ctx, record.Txn{If: []record.Cond{{Key: key, Revision: h.revision}}, Then: []record.Op{{Key: key, Value: value}}})
 	if err == nil {
 		h.revision = revision

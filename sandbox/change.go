@@ -9,6 +9,7 @@ type Change struct {
 	Time    time.Time  `json:"time"`
 	Type    ChangeType `json:"type"`
 	Sandbox ID         `json:"sandbox"`
+	Account string     `json:"account"`         // whose it is
 	Name    string     `json:"name,omitempty"`  // the sandbox's
 	From    State      `json:"from,omitempty"`  // the state before; "" for the first
 	State   State      `json:"state,omitempty"` // the state since
@@ -52,6 +53,7 @@ type Webhook struct {
 	ID        string       `json:"id"`
 	URL       string       `json:"url"`
 	Events    []ChangeType `json:"events,omitempty"` // none means all
+	Account   string       `json:"account"`          // whose changes are sent
 	Created   time.Time    `json:"created"`
 	Cursor    string       `json:"cursor"`               // of the last one that was delivered or given up
 	Failures  int          `json:"failures,omitempty"`   // in a row

@@ -5,6 +5,7 @@ import "time"
 // Sandbox is what Berth knows of one computer, as its owner sees it.
 type Sandbox struct {
 	ID       ID                `json:"id"`
+	Account  string            `json:"account"`        // whose it is, for ever
 	Name     string            `json:"name,omitempty"` // the owner's own; one living sandbox has it
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it failed, stopped, paused or does not wake
@@ -18,6 +19,7 @@ type Sandbox struct {
 	Tags     []string          `json:"tags,omitempty"`
 	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
 	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
+	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
 	Wake     *bool             `json:"wake,omitempty"`     // false: calls do not wake it; nil means true
 	Created  time.Time         `json:"created"`
 	Updated  time.Time         `json:"updated"`

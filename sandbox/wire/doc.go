@@ -14,5 +14,6 @@ const (
 // Header names of the native API.
 const (
 	HeaderRequestID = "X-Request-Id"
+	HeaderAccount   = "Berth-Account"     // of the operator: be one of this account
 	HeaderFileInfo  = "X-Berth-File-Info" // a FileInfo as JSON in ASCII
 )
