@@ -35,6 +35,7 @@ type Config struct {
 	Boot   string                 // names this boot of the host; "": a restart of it is not noticed
 	Events int                    // how many entries the journal keeps; 0 means 10,000
 	Hooks  *http.Client           // sends to webhooks; nil means one of its own
+	Pool   PoolConfig             // machines that run ahead of their creates
 }
 
 // Templates keeps the root file systems that sandboxes start from.
@@ -77,6 +78,7 @@ type Engine struct {
 	wakes     wakes
 	timers    *timers
 	hooks     *hooks
+	pool      *pool
 	boot      string
 	rebooted  bool // set by Open, before anything reads it
 
@@ -134,6 +136,7 @@ func New(c Config) (*Engine, error) {
 	e.wakes = wakes{most: c.Wake, all: map[wakeKey]*wake{}}
 	e.timers = newTimers(e.now)
 	e.hooks = newHooks(c.Hooks)
+	e.pool = newPool(c.Pool)
 	e.slots = newSlots(c.Creates, c.Queue)
 	e.probes.turn = make(chan struct{}, 1)
 	e.started = e.now().UTC()

@@ -10,6 +10,7 @@ type Status struct {
 	Sandboxes map[State]int `json:"sandboxes"` // how many are in each state
 	Creating  int           `json:"creating"`  // creates under way
 	Queued    int           `json:"queued"`    // creates that wait for their turn
+	Warm      int           `json:"warm"`      // machines that wait for a create
 }
 
 // ClassStatus says what a server can do in one isolation class.

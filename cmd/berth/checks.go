@@ -121,11 +121,10 @@ func (x *examination) programs(context.Context) []finding {
 }
 
 func (x *examination) memory(context.Context) []finding {
-	b, err := os.ReadFile("/proc/meminfo")
+	total, available, err := hostMemory()
 	if err != nil {
 		return one("memory", warn, "", "%v", err)
 	}
-	total, available := meminfo(string(b), "MemTotal"), meminfo(string(b), "MemAvailable")
 	found := fmt.Sprintf("%s available of %s", size(available), size(total))
 	if available < leastMemory {
 		return one("memory", warn, "an idle sandbox takes about 20 MiB, a busy one up to its limit", "%s", found)

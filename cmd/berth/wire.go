@@ -78,6 +78,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		Logger:    log,
 		Version:   version,
 		Boot:      bootID(),
+		Pool:      poolOf(f),
 	})
 	if err != nil {
 		return nil, err
