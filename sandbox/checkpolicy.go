@@ -36,6 +36,14 @@ func (p *Policy) Check() error {
 			}
 		}
 	}
+	if len(p.Inject) > MaxInjects {
+		return Errorf(op, Invalid, "%d inject rules, at most %d are taken", len(p.Inject), MaxInjects)
+	}
+	for i := range p.Inject {
+		if err := p.Inject[i].Check(); err != nil {
+			return &Error{Op: fmt.Sprintf("check policy: inject[%d]", i), Kind: Invalid, Err: err}
+		}
+	}
 	return p.checkAgainstEachOther()
 }
 
