@@ -140,6 +140,13 @@ type Pauser interface {
 	Discard(ctx context.Context, id sandbox.ID) error
 }
 
+// Keeper is a Pauser that can say how much room what it has put aside takes.
+type Keeper interface {
+	// Kept is how many bytes the files of a machine that was put aside occupy on
+	// the host. One that is not there is NotFound.
+	Kept(ctx context.Context, id sandbox.ID) (bytes int64, err error)
+}
+
 // Finder is a Pauser that can say what became of a machine whose caller died
 // before it could keep what Pause or Resume gave.
 type Finder interface {
@@ -193,7 +200,8 @@ type Snapshotter interface {
 	// captured, nor any of its to the outside, goes on. With KeepDisk the guest
 	// starts anew. The spec has the root of the machine that was captured; its
 	// limits may differ, but memory or a disk too small for what was captured is
-	// Exhausted.
+	// Exhausted, and with KeepMemory the sizes of the disk and of tables (processes,
+	// open files) stay those that were captured.
 	//
 	// The folder is only read and may serve many calls at once and in later
 	// processes. Its files may be removed once Restore has returned, but never
@@ -233,8 +241,9 @@ type About struct {
 type Forker interface {
 	// Fork makes a machine like m, as Restore makes them, for each of specs. The
 	// outcomes come in the order of specs; one that fails leaves nothing of itself
-	// and takes no other with it. The error is set if none could be begun; m is
-	// then as Capture leaves it. The end of ctx undoes what is not yet whole.
+	// and takes no other with it. The error is set if m could not be copied: then
+	// no machine was made, and m is as Capture leaves it. The end of ctx undoes
+	// what is not yet whole.
 	Fork(ctx context.Context, m Machine, specs []Spec) (Forks, error)
 
 	// ForkSaved does the same with a machine that Pause has put aside. The caller
@@ -260,4 +269,15 @@ type Stage struct {
 	Name  string        `json:"name"`
 	Start time.Duration `json:"start"` // after the verb's beginning
 	Took  time.Duration `json:"took"`
+}
+
+// Ports is a Machine whose ports are reached from outside without its guest. Of
+// a Machine that is none the guest connects them.
+type Ports interface {
+	// DialPort opens a TCP connection to a port of the machine. A server that
+	// listens on the machine's loopback alone may be out of its reach: where it
+	// finds none, the error has sandbox.ErrNotListening in its chain. The guest's
+	// own port is Forbidden; a machine that has ended is Unavailable. The
+	// connection has a CloseWrite.
+	DialPort(ctx context.Context, port uint16) (net.Conn, error)
 }

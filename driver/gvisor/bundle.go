@@ -64,6 +64,9 @@ func writeBundle(p place, spec driver.Spec, guestImage, netns string) error {
 	return os.WriteFile(filepath.Join(p.bundle(), "config.json"), b, 0o600)
 }
 
+// optionsAnnotation has the size of the writable layer.
+const optionsAnnotation = "dev.gvisor.spec.rootfs.options"
+
 func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 	caps := append([]string{"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE"}, capabilities...)
 	l := spec.Limits
@@ -106,7 +109,7 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			// The folder itself is in the flags: the annotations of a machine and
 			// of its copies must be equal.
 			"dev.gvisor.spec.rootfs.overlay": "dir=/layer",
-			"dev.gvisor.spec.rootfs.options": fmt.Sprintf("size=%d", l.DiskBytes),
+			optionsAnnotation:                fmt.Sprintf("size=%d", l.DiskBytes),
 		},
 	}
 }

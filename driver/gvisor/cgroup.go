@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,45 +199,6 @@ func has(list, word string) bool {
 		}
 	}
 	return false
-}
-
-// lift takes the group's limits away, for a machine that stands still, and
-// returns what sets them again.
-func (g *group) lift() (restore func() error, err error) {
-	memory, cpu := g.dir(g.of.memory), g.dir(g.of.cpu)
-	files := []struct{ dir, name, free string }{
-		{memory, "memory.memsw.limit_in_bytes", "-1"}, // before the next: it must not be less
-		{memory, "memory.limit_in_bytes", "-1"},
-		{cpu, "cpu.cfs_quota_us", "-1"},
-	}
-	if g.of.memory.unified {
-		files[0].name, files[1].name, files[1].free = "", "memory.max", "max"
-	}
-	if g.of.cpu.unified {
-		files[2].name, files[2].free = "cpu.max", fmt.Sprintf("max %d", cpuPeriod)
-	}
-	var undo []func() error
-	restore = func() error {
-		var errs []error
-		for _, u := range slices.Backward(undo) {
-			errs = append(errs, u())
-		}
-		return errors.Join(errs...)
-	}
-	for _, f := range files {
-		old, err := os.ReadFile(filepath.Join(f.dir, f.name))
-		if f.name == "" || errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = writeText(f.dir, f.name, f.free)
-		}
-		if err != nil {
-			return nil, errors.Join(err, restore())
-		}
-		undo = append(undo, func() error { return writeText(f.dir, f.name, strings.TrimSpace(string(old))) })
-	}
-	return restore, nil
 }
 
 const cpuPeriod = 100_000 // µs

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -48,7 +49,7 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Op: op, ID: m.id, Err: err}
 	}
-	if err := m.room(); err != nil {
+	if err := m.room(m.place.dir, driver.KeepMemory); err != nil {
 		return nil, fault(op, m.id, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
@@ -75,15 +76,19 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	return b, nil
 }
 
-// room refuses a save that the disk has no room for, before it has begun.
-func (m *machine) room() error {
-	need, err := m.group.memoryUse()
-	if err != nil {
-		return m.usageError(err)
+// room refuses a save to a folder whose disk has no room for it, before it has
+// begun.
+func (m *machine) room(dir string, keep driver.Keep) error {
+	need := int64(0)
+	if keep == driver.KeepMemory {
+		var err error
+		if need, err = m.group.memoryUse(); err != nil {
+			return m.usageError(err)
+		}
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(m.place.dir, &st); err != nil {
-		return err
+	if err := unix.Statfs(dir, &st); err != nil {
+		return &fs.PathError{Op: "look at the disk of", Path: dir, Err: err}
 	}
 	if free := int64(st.Bavail) * st.Bsize; free < need+spare {
 		return &sandbox.Error{Op: "check disk", Kind: sandbox.Exhausted, Err: fmt.Errorf("%d MiB are free and %d needed: %w", free>>20, (need+spare)>>20, unix.ENOSPC),
@@ -150,13 +155,9 @@ func (p place) sync() error {
 // Resume implements driver.Pauser.
 func (d *Driver) Resume(ctx context.Context, spec driver.Spec, b []byte) (driver.Machine, error) {
 	const op = "resume"
-	var s saved
-	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, &sandbox.Error{Op: op, Kind: sandbox.Unsupported, ID: spec.ID, Err: err}
-	}
-	if s.Version != stateVersion || (s.Keep != driver.KeepMemory && s.Keep != driver.KeepDisk) {
-		return nil, &sandbox.Error{Op: op, Kind: sandbox.Unsupported, ID: spec.ID, Err: fmt.Errorf("version %d, keep %q are unknown", s.Version, s.Keep),
-			Hint: "start the version of berth that paused it"}
+	s, err := readSaved(b)
+	if err != nil {
+		return nil, fault(op, spec.ID, err)
 	}
 	if err := check(spec); err != nil {
 		return nil, fault(op, spec.ID, err)
@@ -201,7 +202,7 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 		if s.Keep == driver.KeepDisk {
 			return d.reboot(ctx, p, spec, g, st)
 		}
-		return d.load(ctx, p, spec, g, st)
+		return d.load(ctx, p, spec, g, st, p.saved())
 	})
 	if err != nil {
 		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx), removeAll(p.stateNote(), p.resumingNote()))
@@ -217,26 +218,36 @@ func (d *Driver) reboot(ctx context.Context, p place, spec driver.Spec, g *group
 	return d.boot(ctx, p, spec, g, s, "--fs-restore-image-path="+p.saved())
 }
 
-// load lets the engine load the memory that was kept. It returns when the
-// machine runs, with most of its pages still on the disk.
-func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, s *state) error {
+// load lets the engine load the memory that was kept in a folder. It returns when
+// the machine runs, with most of its pages still on the disk.
+func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, s *state, kept string) error {
 	unborn := *s
 	unborn.Process = process{}
 	if err := p.noteState(unborn); err != nil {
 		return err
 	}
-	cmd := d.command(ctx, p, g, "restore", "--detach", "--background", "--image-path="+p.saved(),
-		"--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID))
-	// Pipes, as they were when it was saved: nothing is said on them any more.
+	said, err := runPiped(d.command(ctx, p, g, "restore", "--detach", "--background", "--image-path="+kept,
+		"--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID)))
+	if err != nil {
+		err = bootError(ctx, fmt.Errorf("%w: %s", err, said), p)
+		return &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
+	}
+	return s.find(p)
+}
+
+// runPiped runs a command of the engine that gives its standard streams to the
+// guest: pipes, as they were when that was saved. Nothing is said on them any
+// more. It returns what the command said.
+func runPiped(cmd *exec.Cmd) (said []byte, err error) {
 	in, inside, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer in.Close()
 	inside.Close()
 	out, outside, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer out.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, outside, outside
@@ -244,11 +255,9 @@ func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, 
 	outside.Close()
 	if err != nil {
 		out.SetReadDeadline(time.Now()) // the guest may hold the other end
-		said, _ := io.ReadAll(io.LimitReader(out, 600))
-		err = bootError(ctx, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said)), p)
-		return &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
+		said, _ = io.ReadAll(io.LimitReader(out, 600))
 	}
-	return s.find(p)
+	return bytes.TrimSpace(said), err
 }
 
 // Discard implements driver.Pauser.

@@ -56,6 +56,10 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 		return nil, err
 	}
 	defer ns.Close()
+	p := d.place(id)
+	if err := errors.Join(p.imposeNoted(), p.removeForks()); err != nil {
+		return nil, err
+	}
 	return d.attach(id, s, ns)
 }
 

@@ -3,11 +3,6 @@ package gvisor
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/control/client"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
@@ -45,15 +40,9 @@ func (d *Driver) Resize(_ context.Context, dm driver.Machine, l sandbox.Limits) 
 
 // limitMemory tells the engine how much memory the sandbox has.
 func (m *machine) limitMemory(bytes int64) error {
-	// The path of a socket has little room, a descriptor's is always short.
-	socket, err := os.OpenFile(filepath.Join(m.place.engine(), "runsc-"+string(m.id)+".sock"), unix.O_PATH, 0)
+	c, err := m.place.control(m.id)
 	if err != nil {
-		return fmt.Errorf("open control socket: %w", err)
-	}
-	defer socket.Close()
-	c, err := client.ConnectTo(fmt.Sprintf("/proc/self/fd/%d", socket.Fd()))
-	if err != nil {
-		return fmt.Errorf("open control socket: %w", err)
+		return err
 	}
 	defer c.Close()
 	arg := struct{ Limit uint64 }{uint64(bytes)}

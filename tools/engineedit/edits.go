@@ -145,4 +145,36 @@ func (f *MemoryFile) Allocate(length uint64, opts AllocOpts) (memmap.FileRange, 
 			"\t\t\ttpgid = s.pidns.IDOfProcessGroup(pg)\n\t\t}\n\t}\n" +
 			"\tfmt.Fprintf(buf, \"%d %d \", ttyNr, tpgid)\n",
 	},
+	{
+		Why:  "a machine that stands still while the host copies its disk and memory, and goes on when the host says so or is gone",
+		File: "runsc/boot/controller.go",
+		At:   "// Savings holds the savings with restore.\n",
+		Replace: `// StandArgs has one end of a socket.
+type StandArgs struct {
+	urpc.FilePayload
+}
+
+// Stand pauses all tasks, says so with a byte, and returns when the other end
+// has closed.
+func (cm *containerManager) Stand(args *StandArgs, _ *struct{}) error {
+	if len(args.Files) != 1 {
+		return fmt.Errorf("got %d files, wanted 1", len(args.Files))
+	}
+	defer args.Files[0].Close()
+	cm.l.k.Pause()
+	defer cm.l.k.Unpause()
+	if _, err := args.Files[0].Write([]byte{1}); err != nil {
+		return err
+	}
+	var b [1]byte
+	for {
+		if _, err := args.Files[0].Read(b[:]); err != nil {
+			return nil // io.EOF: the one way in which it ends
+		}
+	}
+}
+
+// Savings holds the savings with restore.
+`,
+	},
 }

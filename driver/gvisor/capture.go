@@ -1,0 +1,339 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
+	"gvisor.dev/gvisor/pkg/sentry/control"
+	"gvisor.dev/gvisor/pkg/sentry/state/checkpointfiles"
+	"gvisor.dev/gvisor/pkg/state/statefile"
+	"gvisor.dev/gvisor/pkg/urpc"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Names of the engine's files.
+const (
+	stateName     = checkpointfiles.StateFileName
+	pagesMetaName = checkpointfiles.PagesMetadataFileName
+	pagesName     = checkpointfiles.PagesFileName
+)
+
+// holdTime is how long commands outlive their streams in a copy that nobody has
+// given an identity yet, and in the machine itself if this process ends.
+const holdTime = time.Minute
+
+var _ driver.Snapshotter = (*Driver)(nil)
+
+// Capture implements driver.Snapshotter.
+func (d *Driver) Capture(ctx context.Context, dm driver.Machine, keep driver.Keep, dir string) error {
+	const op = "capture"
+	m, err := d.own(dm)
+	if err != nil {
+		return &sandbox.Error{Op: op, Err: err}
+	}
+	if keep != driver.KeepMemory && keep != driver.KeepDisk {
+		return &sandbox.Error{Op: op, Kind: sandbox.Invalid, ID: m.id, Err: fmt.Errorf("%q cannot be kept", keep)}
+	}
+	return fault(op, m.id, m.capture(ctx, keep, dir))
+}
+
+// own is a machine of this driver, which lives.
+func (d *Driver) own(dm driver.Machine) (*machine, error) {
+	m, ok := dm.(*machine)
+	if !ok || m.driver != d {
+		return nil, sandbox.Errorf("", sandbox.Invalid, "the machine is of another driver")
+	}
+	select {
+	case <-m.over:
+		return nil, sandbox.Errorf("", sandbox.Unavailable, "the machine has ended")
+	default:
+		return m, nil
+	}
+}
+
+func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	img, err := m.driver.describe(m.place, m.state, keep)
+	if err != nil {
+		return err
+	}
+	in := imageIn(dir)
+	img.engine, img.layer = in.engine, in.layer
+	if err := m.room(dir, keep); err != nil {
+		return err
+	}
+	if keep == driver.KeepMemory {
+		err = m.captureMemory(ctx, &img)
+	} else {
+		_, err = m.shoot(ctx, &img, newStages())
+	}
+	if err != nil {
+		return err
+	}
+	if err := img.measure(); err != nil {
+		return err
+	}
+	if keep == driver.KeepMemory {
+		if err := cloneFile(in.guest, img.guest); err != nil {
+			return err
+		}
+	}
+	return img.write(dir)
+}
+
+// captureMemory writes the memory to the host's own first, if that has room: the
+// machine stands still for a shorter time.
+func (m *machine) captureMemory(ctx context.Context, img *image) error {
+	s, err := m.newScratch()
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		_, err := m.shoot(ctx, img, newStages())
+		return err
+	}
+	defer s.close()
+	final := img.engine
+	img.engine = s.path()
+	_, err = m.shoot(ctx, img, newStages())
+	img.engine = final
+	if err != nil {
+		return err
+	}
+	return cloneFolder(final, s.path())
+}
+
+// CaptureSaved implements driver.Snapshotter.
+func (d *Driver) CaptureSaved(ctx context.Context, id sandbox.ID, saved []byte, dir string) error {
+	const op = "capture"
+	release, img, err := d.savedImage(id, saved)
+	if err != nil {
+		return fault(op, id, err)
+	}
+	defer release()
+	if err := ctx.Err(); err != nil {
+		return fault(op, id, err)
+	}
+	in := imageIn(dir)
+	err = errors.Join(cloneFolder(in.engine, img.engine), cloneFile(in.layer, img.layer))
+	if err == nil && img.about.Keep == driver.KeepMemory {
+		err = cloneFile(in.guest, img.guest)
+	}
+	if err == nil {
+		err = img.write(dir)
+	}
+	return fault(op, id, err)
+}
+
+// savedImage is the image that a pause has left in a machine's folder. Until
+// release nobody takes the machine up.
+func (d *Driver) savedImage(id sandbox.ID, b []byte) (release func(), img image, err error) {
+	if _, err := sandbox.ParseID(string(id)); err != nil {
+		return nil, img, err
+	}
+	s, err := readSaved(b)
+	if err != nil {
+		return nil, img, err
+	}
+	if err := d.hold(id); err != nil {
+		return nil, img, err
+	}
+	defer func() {
+		if err != nil {
+			d.forget(id)
+		}
+	}()
+	p := d.place(id)
+	if _, err := os.Stat(p.saved()); err != nil {
+		return nil, img, &sandbox.Error{Op: "find what was saved", Kind: sandbox.NotFound, Err: err}
+	}
+	if img, err = d.describe(p, s.State, s.Keep); err != nil {
+		return nil, img, err
+	}
+	img.engine, img.layer = p.saved(), p.layer()
+	img.about.Taken = time.Now().UTC()
+	if err := img.measure(); err != nil {
+		return nil, img, err
+	}
+	return func() { d.forget(id) }, img, nil
+}
+
+// readSaved reads the bytes of Pause.
+func readSaved(b []byte) (saved, error) {
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, &sandbox.Error{Op: "read what was saved", Kind: sandbox.Unsupported, Err: err}
+	}
+	if s.Version != stateVersion || (s.Keep != driver.KeepMemory && s.Keep != driver.KeepDisk) {
+		return s, &sandbox.Error{Op: "read what was saved", Kind: sandbox.Unsupported, Err: fmt.Errorf("version %d, keep %q are unknown", s.Version, s.Keep),
+			Hint: "start the version of berth that paused it"}
+	}
+	return s, nil
+}
+
+// newScratch is a scratch for the machine's memory; nil if the host's has no
+// room for it.
+func (m *machine) newScratch() (*scratch, error) {
+	need, err := m.group.memoryUse()
+	if err != nil {
+		return nil, m.usageError(err)
+	}
+	return newScratch(need)
+}
+
+// shoot lets the machine stand still for as long as it takes to write what its
+// image keeps to the image's places. It returns how long that was.
+func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time.Duration, err error) {
+	if img.about.Keep == driver.KeepMemory {
+		guest := guestclient.New(m.Dial)
+		defer guest.Close()
+		end := st.step("hold streams")
+		err := guest.Hold(ctx, holdTime)
+		end()
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, m.ifAlive(guest.Hold(context.WithoutCancel(ctx), 0))) }()
+	}
+	end := st.step("make room")
+	files, err := m.openFiles(img)
+	end()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, files.close()) }()
+	impose, err := m.liftNoted()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.ifAlive(impose())) }()
+
+	img.about.Taken = time.Now().UTC()
+	end = st.step("pause")
+	defer end()
+	began := time.Now()
+	still, err := m.place.stand(ctx, m.id)
+	if err != nil {
+		return 0, err
+	}
+	var both errgroup.Group
+	both.Go(func() error {
+		defer st.step("clone layer")()
+		return cloneFile(img.layer, m.place.layer())
+	})
+	both.Go(func() error {
+		defer st.step("save")()
+		return m.write(files, img.about.Keep)
+	})
+	err = both.Wait()
+	if rerr := still.release(); rerr != nil {
+		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
+	}
+	return time.Since(began), err
+}
+
+// ifAlive passes over what cannot be done to a machine that has ended meanwhile:
+// whoever waits for that is told.
+func (m *machine) ifAlive(err error) error {
+	select {
+	case <-m.over:
+		return nil
+	default:
+		return err
+	}
+}
+
+// files are those that the engine writes.
+type files []*os.File
+
+func (f files) close() error {
+	var errs []error
+	for _, one := range f {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openFiles makes the files of an image in the order in which the engine wants
+// them. Memory gets its room at once: pages that the engine would make itself
+// were charged to its sandbox, and made while that stands still.
+func (m *machine) openFiles(img *image) (f files, err error) {
+	if err := os.MkdirAll(img.engine, 0o700); err != nil {
+		return nil, err
+	}
+	names := []string{stateName, pagesMetaName, pagesName}
+	if img.about.Keep == driver.KeepDisk {
+		names = []string{checkpointfiles.FSCheckpointManifestFileName, checkpointfiles.FSCheckpointMultiTarFileName, pagesMetaName, pagesName}
+	}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	for _, name := range names {
+		one, err := os.OpenFile(filepath.Join(img.engine, name), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return f, err
+		}
+		f = append(f, one)
+	}
+	if img.about.Keep == driver.KeepDisk {
+		return f, nil
+	}
+	need, err := m.group.memoryUse()
+	if err != nil {
+		return f, m.usageError(err)
+	}
+	for i, room := range []int64{noteRoom, noteRoom, need} {
+		if err := unix.Fallocate(int(f[i].Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, room); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return f, fmt.Errorf("make room: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// noteRoom is made for each of the engine's files that are not pages.
+const noteRoom = 2 << 20
+
+// write lets the engine write what is kept of a machine that stands still.
+func (m *machine) write(f files, keep driver.Keep) error {
+	if keep == driver.KeepDisk {
+		return m.place.call(m.id, "containerManager.FSSave", &saveTree{FilePayload: urpc.FilePayload{Files: f}, Paths: []checkpoint.ResourceID{{Path: "/"}}})
+	}
+	err := m.place.call(m.id, "containerManager.Checkpoint", &control.SaveOpts{
+		Metadata: statefile.CompressionLevelNone.ToMetadata(), HavePagesFile: true, Resume: true,
+		FilePayload: urpc.FilePayload{Files: f},
+	})
+	if err != nil {
+		return err
+	}
+	for _, one := range f { // gives back the room that was not needed
+		st, err := one.Stat()
+		if err == nil {
+			err = one.Truncate(st.Size())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveTree is the argument of the engine's call of that purpose.
+type saveTree struct {
+	urpc.FilePayload
+	Paths []checkpoint.ResourceID `json:"paths"`
+}

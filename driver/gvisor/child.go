@@ -1,0 +1,238 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/guestclient"
+	"github.com/berth-dev/berth/netgw"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// child is a machine that is being made of an image. What is made is undone by
+// destroy, as it is with a machine.
+type child struct {
+	d     *Driver
+	spec  driver.Spec // its limits are those that the engine is told
+	place place
+	group *group
+	ns    *netgw.Namespace
+	state state
+	shell bool // the engine waits for what it is to load
+	trace *stages
+}
+
+// Restore implements driver.Snapshotter.
+func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (driver.Machine, error) {
+	const op = "restore"
+	img, err := d.readImage(dir)
+	if err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
+	c, err := d.newChild(ctx, spec, img, newStages())
+	if err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
+	m, err := c.hatch(ctx, img)
+	if err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
+	return m, nil
+}
+
+// newChild makes all that a machine needs around its engine.
+func (d *Driver) newChild(ctx context.Context, spec driver.Spec, img image, trace *stages) (c *child, err error) {
+	defer trace.step("prepare " + string(spec.ID))()
+	if err := check(spec); err != nil {
+		return nil, err
+	}
+	if spec.Limits, err = img.fit(spec.Limits); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := d.hold(spec.ID); err != nil {
+		return nil, err
+	}
+	c = &child{d: d, spec: spec, place: d.place(spec.ID), group: d.groups.group(string(spec.ID)), trace: trace}
+	if err := os.Mkdir(c.place.dir, 0o700); err != nil {
+		d.forget(spec.ID)
+		if errors.Is(err, fs.ErrExist) {
+			err = sandbox.Errorf("make folder", sandbox.Conflict, "the machine is there already")
+		}
+		return nil, err
+	}
+	if err := c.furnish(ctx, img); err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	return c, nil
+}
+
+// fit returns the limits of a child that asks for some. What the memory that was
+// captured holds already stays as it was.
+func (i *image) fit(l sandbox.Limits) (sandbox.Limits, error) {
+	small := func(what string, has, needs int64) error {
+		return &sandbox.Error{Op: "check limits", Kind: sandbox.Exhausted, Err: fmt.Errorf("%s is %d MiB, and what was captured holds %d", what, has>>20, needs>>20),
+			Hint: "ask for as much as the sandbox had that it is made from"}
+	}
+	if i.about.Memory > l.MemoryBytes {
+		return l, small("memory", l.MemoryBytes, i.about.Memory)
+	}
+	if i.about.Disk > l.DiskBytes {
+		return l, small("the disk", l.DiskBytes, i.about.Disk)
+	}
+	if i.about.Keep == driver.KeepMemory {
+		was := i.about.Limits
+		l.DiskBytes, l.Processes, l.OpenFiles = was.DiskBytes, was.Processes, was.OpenFiles
+	}
+	return l, nil
+}
+
+// fail undoes what is there of a child, although ctx may have ended.
+func (c *child) fail(ctx context.Context, err error) error {
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if c.ns != nil {
+		c.ns.Close()
+	}
+	err = errors.Join(err, c.d.destroy(undo, c.spec.ID))
+	c.d.forget(c.spec.ID)
+	return err
+}
+
+// furnish makes the cgroup, the namespace and the bundle.
+func (c *child) furnish(ctx context.Context, img image) (err error) {
+	c.state = state{Version: stateVersion}
+	if c.state.Guest, err = c.guestImage(ctx, img); err != nil {
+		return err
+	}
+	if err := c.group.make(c.spec.Limits.MemoryBytes); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if c.ns, err = netgw.NewNamespace(); err != nil {
+		return fmt.Errorf("make namespace: %w", err)
+	}
+	if err := writeBundle(c.place, c.spec, filepath.Join(c.d.dir, c.state.Guest), c.ns.Path()); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	return c.place.noteState(c.state)
+}
+
+// guestImage names the image of the guest, beneath the driver's folder. The one
+// that is in the captured memory must be there as a file too. A captured folder
+// has it; that one serves this child alone, for nobody vouches for it.
+func (c *child) guestImage(ctx context.Context, img image) (string, error) {
+	if img.about.Keep == driver.KeepDisk {
+		path, err := c.d.guestImage(ctx)
+		return filepath.Base(path), err
+	}
+	_, err := os.Stat(filepath.Join(c.d.dir, img.inner.Guest))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return img.inner.Guest, err
+	}
+	own := filepath.Join(string(c.spec.ID), guestFile)
+	return own, cloneFile(filepath.Join(c.d.dir, own), img.guest)
+}
+
+// hatch makes the child a machine with what an image holds.
+func (c *child) hatch(ctx context.Context, img image) (*machine, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	m, err := c.live(ctx, img)
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	c.ns.Close()
+	c.d.adopt(m)
+	return m, nil
+}
+
+func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
+	end := c.trace.step("clone layer " + string(c.spec.ID))
+	err = cloneFile(c.place.layer(), img.layer)
+	end()
+	if err != nil {
+		return nil, err
+	}
+	if img.about.Keep == driver.KeepDisk {
+		err = c.d.boot(ctx, c.place, c.spec, c.group, &c.state, "--fs-restore-image-path="+img.engine)
+	} else {
+		err = c.load(ctx, img)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m, err = c.d.attach(c.spec.ID, c.state, c.ns); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
+	if img.about.Keep == driver.KeepMemory {
+		if err := c.identify(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.place.noteState(m.state); err != nil {
+		return nil, err
+	}
+	// Late, since a start within the share would take several times as long.
+	if err := c.group.setCPU(c.spec.Limits.CPUMilli); err != nil {
+		return nil, fmt.Errorf("limit processor time: %w", err)
+	}
+	return m, nil
+}
+
+// load lets the engine load the memory.
+func (c *child) load(ctx context.Context, img image) error {
+	defer c.trace.step("load " + string(c.spec.ID))()
+	c.state.Secret = img.inner.Secret
+	if !c.shell {
+		return c.d.load(ctx, c.place, c.spec, c.group, &c.state, img.engine)
+	}
+	cmd := c.d.command(ctx, c.place, c.group, "restore", "--detach", "--background", "--image-path="+img.engine,
+		"--bundle="+c.place.bundle(), string(c.spec.ID))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return bootError(ctx, fmt.Errorf("%w: %s", err, tail(bytes.TrimSpace(out), 600)), c.place)
+	}
+	return c.state.find(c.place)
+}
+
+// enshell starts the engine ahead of what it is to load.
+func (c *child) enshell(ctx context.Context) error {
+	defer c.trace.step("shell " + string(c.spec.ID))()
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	cmd := c.d.command(ctx, c.place, c.group, "create", "--bundle="+c.place.bundle(), "--pid-file="+c.place.pidFile(), string(c.spec.ID))
+	said, err := runPiped(cmd)
+	if err != nil {
+		return bootError(ctx, fmt.Errorf("%w: %s", err, said), c.place)
+	}
+	c.shell = true
+	return nil
+}
+
+// identify gives the child's guest its own name and secret.
+func (c *child) identify(ctx context.Context, m *machine) error {
+	defer c.trace.step("identify " + string(c.spec.ID))()
+	var own guestapi.Secret
+	rand.Read(own[:])
+	guest := guestclient.New(m.Dial)
+	defer guest.Close()
+	if err := guest.Identify(ctx, string(c.spec.ID), own, c.spec.Hostname); err != nil {
+		return err
+	}
+	m.state.Secret = own
+	return nil
+}

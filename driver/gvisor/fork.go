@@ -1,0 +1,164 @@
+package gvisor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// forkPrefix begins the names of the folders in a machine's own that its forks
+// use; one that is left is removed when the machine is taken up.
+const forkPrefix = "fork-"
+
+var _ driver.Forker = (*Driver)(nil)
+
+// Fork implements driver.Forker. The children's engines are started first; then
+// the machine stands still while its memory is written and its layer cloned; then
+// the engines load that.
+func (d *Driver) Fork(ctx context.Context, dm driver.Machine, specs []driver.Spec) (driver.Forks, error) {
+	m, err := d.own(dm)
+	if err != nil {
+		return driver.Forks{}, &sandbox.Error{Op: "fork", Err: err}
+	}
+	trace := newStages()
+	f, err := m.fork(ctx, specs, trace)
+	f.Stages = trace.all()
+	return f, fault("fork", m.id, err)
+}
+
+func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) (f driver.Forks, err error) {
+	if err := ctx.Err(); err != nil {
+		return f, err
+	}
+	img, err := m.driver.describe(m.place, m.state, driver.KeepMemory)
+	if err != nil {
+		return f, err
+	}
+	var dir string
+	if dir, err = os.MkdirTemp(m.place.dir, forkPrefix); err != nil {
+		return f, err
+	}
+	defer os.RemoveAll(dir) // swept with the machine, or when it is next taken up
+	s, err := m.newScratch()
+	if err != nil {
+		return f, err
+	}
+	img.layer, img.engine = filepath.Join(dir, layerName), filepath.Join(dir, engineName)
+	if s != nil {
+		defer s.close()
+		img.engine = s.path()
+	}
+	l := m.driver.newLitter(ctx, specs, img, trace)
+	l.each(func(c *child) error { return c.enshell(ctx) })
+	if l.empty() {
+		return driver.Forks{Each: l.forked}, nil
+	}
+	if f.Pause, err = m.shoot(ctx, &img, trace); err == nil {
+		err = img.measure()
+	}
+	if err != nil {
+		l.each(func(*child) error { return err })
+		return f, err
+	}
+	l.hatch(ctx, img)
+	f.Each = l.forked
+	return f, nil
+}
+
+// ForkSaved implements driver.Forker.
+func (d *Driver) ForkSaved(ctx context.Context, id sandbox.ID, saved []byte, specs []driver.Spec) (driver.Forks, error) {
+	const op = "fork"
+	release, img, err := d.savedImage(id, saved)
+	if err != nil {
+		return driver.Forks{}, fault(op, id, err)
+	}
+	defer release()
+	if err := ctx.Err(); err != nil {
+		return driver.Forks{}, fault(op, id, err)
+	}
+	trace := newStages()
+	l := d.newLitter(ctx, specs, img, trace)
+	l.hatch(ctx, img)
+	return driver.Forks{Each: l.forked, Stages: trace.all()}, nil
+}
+
+// litter is the children of one fork.
+type litter struct {
+	ctx      context.Context // of the fork
+	children []*child        // nil: it has failed, or has become a machine
+	forked   []driver.Forked // in the order of children
+}
+
+// newLitter makes what a child needs around its engine for each of specs.
+func (d *Driver) newLitter(ctx context.Context, specs []driver.Spec, img image, trace *stages) *litter {
+	l := &litter{ctx: ctx, children: make([]*child, len(specs)), forked: make([]driver.Forked, len(specs))}
+	l.parallel(func(i int) {
+		c, err := d.newChild(ctx, specs[i], img, trace)
+		l.children[i], l.forked[i].Err = c, fault("fork", specs[i].ID, err)
+	})
+	return l
+}
+
+// parallel calls f for every child, a few at once: they share the processor.
+func (l *litter) parallel(f func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(2 * runtime.NumCPU())
+	for i := range l.children {
+		g.Go(func() error { f(i); return nil })
+	}
+	g.Wait()
+}
+
+// each does a step with every child that is left. One that fails is undone.
+func (l *litter) each(step func(*child) error) {
+	l.parallel(func(i int) {
+		c := l.children[i]
+		if c == nil {
+			return
+		}
+		if err := step(c); err != nil {
+			l.children[i], l.forked[i].Err = nil, fault("fork", c.spec.ID, c.fail(l.ctx, err))
+		}
+	})
+}
+
+// hatch makes every child that is left a machine.
+func (l *litter) hatch(ctx context.Context, img image) {
+	l.parallel(func(i int) {
+		c := l.children[i]
+		if c == nil {
+			return
+		}
+		m, err := c.hatch(ctx, img)
+		if l.children[i] = nil; err != nil {
+			l.forked[i].Err = fault("fork", c.spec.ID, err)
+			return
+		}
+		l.forked[i].Machine = m
+	})
+}
+
+func (l *litter) empty() bool {
+	for _, c := range l.children {
+		if c != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// removeForks removes what an earlier process that ended in the midst of a fork
+// has left in a machine's folder.
+func (p place) removeForks() error {
+	left, err := filepath.Glob(filepath.Join(p.dir, forkPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	return removeAll(left...)
+}
