@@ -161,10 +161,23 @@ func (e *Engine) wakeOne(ctx context.Context, id sandbox.ID, asked bool) error {
 		if !asked && s.Wake != nil && !*s.Wake {
 			return asleep(s)
 		}
-		_, err := e.takeBack(ctx, s)
-		return err
+		return e.wakeAdmitted(ctx, s)
 	}
 	return notRunning(s)
+}
+
+// wakeAdmitted takes a sandbox back, if its account's quota has room for it.
+func (e *Engine) wakeAdmitted(ctx context.Context, s *stored) error {
+	awake := *s
+	awake.State = sandbox.Running
+	if err := e.admit(ctx, &awake); err != nil {
+		return err
+	}
+	_, err := e.takeBack(ctx, s)
+	if err != nil && s.Doing == nil {
+		e.ledger.note(s)
+	}
+	return err
 }
 
 // asleep is the error of a call to a sandbox that calls do not wake.

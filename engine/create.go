@@ -36,7 +36,13 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
+	if err := e.admit(ctx, s); err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	planned := s.ID
 	w := e.claim(ctx, s)
+	e.ledger.rename(planned, s.ID)
+	defer e.forgetUnmade(s)
 	ctx, forget := e.abortable(ctx, s.ID)
 	defer forget()
 	if w == nil {
@@ -131,6 +137,13 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 		return err
 	}
 	undo.add("stop the machine", func(ctx context.Context) error { return e.discard(ctx, s, m) })
+	if w != nil && m == w.machine {
+		u, err := m.Usage(ctx)
+		if err != nil {
+			return err
+		}
+		s.Counted = u.CPU // what it used while it waited is nobody's
+	}
 	if err := e.transition(ctx, s, sandbox.Running, "", record.Op{Key: machineKey(s.ID), Value: m.State()}); err != nil {
 		return err
 	}

@@ -35,7 +35,11 @@ type Config struct {
 	Boot   string                 // names this boot of the host; "": a restart of it is not noticed
 	Events int                    // how many entries the journal keeps; 0 means 10,000
 	Hooks  *http.Client           // sends to webhooks; nil means one of its own
-	Pool   PoolConfig             // machines that run ahead of their creates
+	Quotas Quotas                 // nil: accounts have none
+
+	Meter  Meter      // nil: nothing is measured
+	Egress Egress     // nil: nor is what leaves the sandboxes
+	Pool   PoolConfig // machines that run ahead of their creates
 }
 
 // Templates keeps the root file systems that sandboxes start from.
@@ -74,10 +78,15 @@ type Engine struct {
 	slots     *slots
 	probes    probes
 	types     []sandbox.InstanceType
+	meter     Meter
+	egress    Egress
 	journal   journal
 	wakes     wakes
 	timers    *timers
 	hooks     *hooks
+	quotas    Quotas
+	admitting locks // by account: who claims something of its quota
+	ledger    ledger
 	pool      *pool
 	boot      string
 	rebooted  bool // set by Open, before anything reads it
@@ -131,10 +140,13 @@ func New(c Config) (*Engine, error) {
 		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "creates is %d, queue %d, wake %v, events %d", c.Creates, c.Queue, c.Wake, c.Events)
 	}
 	e.types = append(sandbox.InstanceTypes(), c.Types...)
-	e.boot = c.Boot
+	e.boot, e.quotas = c.Boot, c.Quotas
 	e.journal = journal{keep: int64(c.Events), next: 1, pending: map[int64]bool{}, grown: make(chan struct{})}
 	e.wakes = wakes{most: c.Wake, all: map[wakeKey]*wake{}}
 	e.timers = newTimers(e.now)
+	if e.meter, e.egress = c.Meter, c.Egress; e.meter == nil {
+		e.meter = noMeter{}
+	}
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
 	e.slots = newSlots(c.Creates, c.Queue)

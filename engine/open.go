@@ -63,6 +63,9 @@ func (e *Engine) Open(ctx context.Context) error {
 
 // attendAll begins what goes on beside the verbs: timers and webhooks.
 func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
+	if err := e.openMeter(ctx); err != nil {
+		return err
+	}
 	for _, s := range kept {
 		e.timers.plan(s)
 	}
@@ -77,7 +80,7 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 // and roots are to be left alone.
 func (e *Engine) resume(ctx context.Context) ([]*stored, error) {
 	var all []*stored
-	if err := e.each(ctx, func(s *stored) error { all = append(all, s); return nil }); err != nil {
+	if err := e.each(ctx, func(s *stored) error { all = append(all, s); e.ledger.note(s); return nil }); err != nil {
 		return nil, err
 	}
 	var (

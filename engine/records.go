@@ -35,8 +35,12 @@ type stored struct {
 	sandbox.Sandbox
 	Base      base      `json:"base"`
 	Doing     *doing    `json:"doing,omitempty"`     // the verb that is under way, or was when the engine ended
-	Ran       time.Time `json:"ran,omitzero"`        // when it last began to run
+	Ran       time.Time `json:"ran,omitzero"`        // Started, as records had it before
 	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
+
+	// Counted is the processor time that its machine had used before it was this
+	// sandbox's.
+	Counted time.Duration `json:"counted,omitempty"`
 
 	revision int64 // of the record; 0 before it is first written
 	unowned  bool  // written before there were accounts
@@ -72,6 +76,10 @@ func decode(entry record.Entry) (*stored, error) {
 	if err := json.Unmarshal(entry.Value, s); err != nil {
 		return nil, sandbox.Errorf("decode record "+entry.Key, sandbox.Internal, "%w", err)
 	}
+	if s.Started.IsZero() {
+		s.Started = s.Ran
+	}
+	s.Ran = time.Time{}
 	if s.Account == "" {
 		s.Account, s.unowned = sandbox.MainAccount, true
 	}
@@ -93,7 +101,7 @@ func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, 
 	changed := *s
 	changed.State, changed.Reason, changed.Doing = next, reason, nil
 	if next == sandbox.Running && s.State != sandbox.Running {
-		changed.Ran = e.now().UTC().Round(0)
+		changed.Started = e.now().UTC().Round(0)
 	}
 	what := sandbox.ChangeType(next)
 	if s.revision != 0 && s.State == next {
@@ -110,6 +118,11 @@ func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.Ch
 	if err := changed.keys(&t, s); err != nil {
 		return err
 	}
+	metered, counted, err := e.meter.Change(changed.Sandbox, changed.Ran, changed.Counted)
+	if err != nil {
+		return err
+	}
+	t.Then = append(t.Then, metered...)
 	entry := e.journal.reserve(what, s, changed)
 	defer entry.settle()
 	if err := entry.keys(&t); err != nil {
@@ -121,6 +134,8 @@ func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.Ch
 	}
 	changed.revision = revision
 	*s = *changed
+	e.ledger.note(s)
+	counted()
 	if what != "" {
 		e.timers.plan(s)
 	}

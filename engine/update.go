@@ -54,10 +54,21 @@ func (e *Engine) update(ctx context.Context, s *stored, u *sandbox.Update) error
 	if changed.Limits == s.Limits {
 		return e.commit(ctx, s, &changed, sandbox.ChangeUpdated)
 	}
-	if s.State != sandbox.Running {
-		return e.commit(ctx, s, &changed, sandbox.ChangeResized)
+	if err := e.admit(ctx, &changed); err != nil {
+		return err
 	}
-	return e.resize(ctx, s, &changed)
+	err := e.updateLimits(ctx, s, &changed)
+	if err != nil && s.Doing == nil {
+		e.ledger.note(s)
+	}
+	return err
+}
+
+func (e *Engine) updateLimits(ctx context.Context, s, changed *stored) error {
+	if s.State != sandbox.Running {
+		return e.commit(ctx, s, changed, sandbox.ChangeResized)
+	}
+	return e.resize(ctx, s, changed)
 }
 
 // apply makes the changes in a copy of the record.

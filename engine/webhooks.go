@@ -113,8 +113,12 @@ func (e *Engine) RemoveWebhook(ctx context.Context, id string) error {
 	if err != nil {
 		return fail(op, "", err)
 	}
+	return fail(op, "", e.removeHook(ctx, h))
+}
+
+func (e *Engine) removeHook(ctx context.Context, h *hook) error {
 	if _, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: h.key(), Delete: true}}}); err != nil {
-		return fail(op, "", err)
+		return err
 	}
 	e.hooks.end(h.key())
 	return nil
