@@ -13,6 +13,15 @@ LDFLAGS     := -s -w -X main.version=$(VERSION)
 GUEST       := cmd/berth/embedded/berth-guest
 TEST_DATA   ?= $(CURDIR)/.cache/test
 
+# The S3 server that tests store into: a module of its own, built once.
+S3SERVER := .cache/tools/s3server
+$(S3SERVER): tools/s3server/go.mod
+	@mkdir -p $(@D)
+	GOFLAGS= go build -C tools/s3server -trimpath -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
+
+s3server: $(S3SERVER)
+
+.PHONY: s3server
 .PHONY: build test demo bench deps engine generate vet race real clean fuzz cgroup2 FORCE
 
 build: bin/berth
@@ -36,17 +45,17 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./screen/... ./guestapi/... ./record/... ./blob/... ./guest/... ./guestclient/... ./driver/fake/... ./image/... ./engine/... ./api/... ./client/...
+RACE := ./sandbox ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./image/... ./engine/... ./api/... ./client/...
 
 vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 
-race: engine $(GUEST)
+race: engine $(GUEST) $(S3SERVER)
 	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
 
 # What the race detector cannot reach, real gVisor among it, on real templates.
-real: deps build
+real: deps build $(S3SERVER)
 	@mkdir -p $(TEST_DATA)
 	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth go test -timeout 30m -p 1 \
 		. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...

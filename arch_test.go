@@ -21,7 +21,8 @@ var floors = []struct {
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 21}, {"record/recordtest", 11}, {"blob/blobtest", 11},
 	{"screen", 15}, {"tarball", 15}, // libraries that know no sandbox
-	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"image", 21},
+	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"blob/s3", 20}, {"blob/s3/s3test", 21}, {"snapshot", 20},
+	{"image", 21}, {"meter", 20}, {"metrics", 20},
 	{"driver/gvisor/runsc", 21}, {"driver/gvisor", 22}, {"driver/fake", 22},
 	{"engine", 30}, {"cluster", 40},
 	{"client", 41}, {"api", 50}, {"dialect", 51}, {"edge", 50}, {"sshd", 50}, {"mcp", 50}, {"dash", 50},
@@ -74,7 +75,7 @@ func TestImportsPointDown(t *testing.T) {
 // TestBodiesAreNamedOnlyWhereTheyAreWired keeps concrete bodies out of the floors
 // that know contracts only.
 func TestBodiesAreNamedOnlyWhereTheyAreWired(t *testing.T) {
-	bodies := []string{"driver/gvisor", "driver/fake", "record/bolt", "blob/disk"}
+	bodies := []string{"driver/gvisor", "driver/fake", "record/bolt", "blob/disk", "blob/s3"}
 	for _, p := range packages(t) {
 		rel := strings.TrimPrefix(p.ImportPath, module)
 		for _, imp := range p.Imports {

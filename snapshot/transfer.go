@@ -1,0 +1,268 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// An exported file is a tar stream: its label, the manifest as it is stored, and
+// every chunk that it needs, once each, in the order of their first use.
+const (
+	labelEntry    = "berth-snapshot.json"
+	manifestEntry = "manifest.zst"
+	chunkPrefix   = "chunks/"
+	maxLabel      = 1 << 10 // bytes
+)
+
+// label says what a stream is.
+type label struct {
+	Format   int         `json:"format"`
+	Manifest blob.Digest `json:"manifest"`
+}
+
+// Export writes all that is kept under a digest as one stream that Import reads.
+// Every chunk is checked on its way.
+func (s *Store) Export(ctx context.Context, d blob.Digest, to io.Writer) error {
+	return wrap("export "+string(d), s.export(ctx, d, to))
+}
+
+func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer) error {
+	packed, err := s.fetch(ctx, d, mostStored(maxManifest))
+	if err != nil {
+		return err
+	}
+	m, err := s.manifest(ctx, d)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(label{format, d})
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(to)
+	if err := errors.Join(writeEntry(out, labelEntry, b), writeEntry(out, manifestEntry, packed)); err != nil {
+		return err
+	}
+	done := map[Sum]bool{}
+	for i := range m.Files {
+		for j := range m.Files[i].Chunks {
+			c := &m.Files[i].Chunks[j]
+			if done[c.Blob] {
+				continue
+			}
+			done[c.Blob] = true
+			if err := s.exportChunk(ctx, out, c); err != nil {
+				return chunkError(&m.Files[i], j, err)
+			}
+		}
+	}
+	return out.Close()
+}
+
+func (s *Store) exportChunk(ctx context.Context, out *tar.Writer, c *Chunk) error {
+	packed, err := s.fetch(ctx, c.Blob.digest(), c.Stored)
+	if err != nil {
+		return err
+	}
+	buf := s.buffer(c.Length)
+	defer s.buffers.Put(buf)
+	if err := s.unpack(c, packed, *buf); err != nil {
+		return sandbox.Errorf("unpack chunk", sandbox.Internal, "%s is damaged: %w", c.Blob.digest(), err)
+	}
+	return writeEntry(out, chunkPrefix+c.Blob.digest().Hex(), packed)
+}
+
+func writeEntry(out *tar.Writer, name string, b []byte) error {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b))}); err != nil {
+		return err
+	}
+	_, err := out.Write(b)
+	return err
+}
+
+// Accept judges a manifest before any chunk of it is stored.
+type Accept func(*Manifest) error
+
+// Import keeps what a stream of Export's holds. The stream may be anybody's:
+// before its first chunk the manifest is checked and put before accept, nothing
+// is taken that the manifest does not name, each chunk must unpack to what it
+// claims, and none counts as there only because it is claimed. What breaks a rule
+// is Invalid, and nothing is kept of the stream.
+func (s *Store) Import(ctx context.Context, from io.Reader, accept Accept) (*Saved, *Manifest, error) {
+	saved, m, err := s.importFrom(ctx, from, accept)
+	return saved, m, wrap("import", err)
+}
+
+func (s *Store) importFrom(ctx context.Context, from io.Reader, accept Accept) (_ *Saved, _ *Manifest, err error) {
+	in := tar.NewReader(&until{ctx, from})
+	m, err := s.readHead(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted, err := m.wanted()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := accept(m); err != nil {
+		return nil, nil, err
+	}
+	w, err := s.begin(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.release()
+		}
+	}()
+	for len(wanted) > 0 {
+		c, packed, err := nextChunk(in, wanted)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := w.take(ctx, c, packed); err != nil {
+			return nil, nil, err
+		}
+		delete(wanted, c.Blob)
+	}
+	if _, err := in.Next(); err != io.EOF {
+		return nil, nil, malformed(errors.Join(errors.New("something follows the last chunk"), err))
+	}
+	saved, err := w.finish(ctx, m)
+	return saved, m, err
+}
+
+// readHead reads the label and the manifest.
+func (s *Store) readHead(in *tar.Reader) (*Manifest, error) {
+	b, err := readEntry(in, labelEntry, maxLabel)
+	if err != nil {
+		return nil, err
+	}
+	var l label
+	if err := json.Unmarshal(b, &l); err != nil {
+		return nil, malformed(err)
+	}
+	if l.Format != format {
+		return nil, &sandbox.Error{Op: "read label", Kind: sandbox.Unsupported, Err: fmt.Errorf("it is of format %d, this program reads %d", l.Format, format),
+			Hint: "use the version of berth that wrote it, or a newer one"}
+	}
+	packed, err := readEntry(in, manifestEntry, mostStored(maxManifest))
+	if err != nil {
+		return nil, err
+	}
+	if blob.DigestOf(sha256.Sum256(packed)) != l.Manifest {
+		return nil, malformed(errors.New("the manifest is not the one of the label"))
+	}
+	plain, err := s.unpackManifest(packed)
+	if err != nil {
+		return nil, malformed(fmt.Errorf("unpack manifest: %w", err))
+	}
+	return decodeManifest(plain)
+}
+
+// wanted are the chunks that a stream must bring, by blob. Two that share a blob
+// must agree on it.
+func (m *Manifest) wanted() (map[Sum]*Chunk, error) {
+	all := map[Sum]*Chunk{}
+	var err error
+	m.each(func(f *File, c *Chunk) {
+		other, ok := all[c.Blob]
+		if !ok {
+			all[c.Blob] = c
+		} else if other.Plain != c.Plain || other.Length != c.Length || other.Stored != c.Stored {
+			err = malformed(fmt.Errorf("%s says two things of %s", f.Name, c.Blob.digest()))
+		}
+	})
+	return all, err
+}
+
+// nextChunk reads one entry, which must be wanted.
+func nextChunk(in *tar.Reader, wanted map[Sum]*Chunk) (*Chunk, []byte, error) {
+	h, err := in.Next()
+	if err != nil {
+		return nil, nil, malformed(fmt.Errorf("%d chunks are missing: %w", len(wanted), noEOF(err)))
+	}
+	var b Sum
+	hex, ok := strings.CutPrefix(h.Name, chunkPrefix)
+	if !ok || h.Typeflag != tar.TypeReg || b.UnmarshalText([]byte(hex)) != nil {
+		return nil, nil, malformed(fmt.Errorf("%.100q is no chunk", h.Name))
+	}
+	c := wanted[b]
+	if c == nil || h.Size != c.Stored {
+		return nil, nil, malformed(fmt.Errorf("%s, of %d bytes, is not wanted, or not so", h.Name, h.Size))
+	}
+	packed := make([]byte, c.Stored)
+	if _, err := io.ReadFull(in, packed); err != nil {
+		return nil, nil, malformed(fmt.Errorf("%s: %w", h.Name, noEOF(err)))
+	}
+	return c, packed, nil
+}
+
+// take checks a chunk that came from outside and stores it.
+func (w *saving) take(ctx context.Context, c *Chunk, packed []byte) error {
+	if Sum(sha256.Sum256(packed)) != c.Blob {
+		return malformed(fmt.Errorf("%s has other bytes than its name says", c.Blob.digest()))
+	}
+	buf := w.store.buffer(c.Length)
+	defer w.store.buffers.Put(buf)
+	if err := w.store.unpack(c, packed, *buf); err != nil {
+		return malformed(fmt.Errorf("%s: %w", c.Blob.digest(), err))
+	}
+	there, err := w.there(ctx, c)
+	if err != nil || there {
+		return err
+	}
+	if _, err := w.store.blobs.Put(ctx, bytes.NewReader(packed)); err != nil {
+		return err
+	}
+	w.record(c.Plain, *c, c.Stored)
+	return nil
+}
+
+// readEntry reads the next entry, which must be a file of that name of at most so
+// many bytes.
+func readEntry(in *tar.Reader, name string, most int64) ([]byte, error) {
+	h, err := in.Next()
+	if err != nil {
+		return nil, malformed(noEOF(err))
+	}
+	if h.Name != name || h.Typeflag != tar.TypeReg || h.Size > most {
+		return nil, malformed(fmt.Errorf("%.100q, of %d bytes, stands where %s should, of at most %d", h.Name, h.Size, name, most))
+	}
+	// What is claimed is not allocated before it has come.
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return nil, malformed(noEOF(err))
+	}
+	return b, nil
+}
+
+// malformed is the error of a stream that is not one of Export's. An error that
+// has a kind keeps it: it is the transport's.
+func malformed(err error) error {
+	e := &sandbox.Error{Op: "read exported snapshot", Kind: sandbox.Invalid, Err: err,
+		Hint: "give a file that berth snapshot export wrote, whole"}
+	var known *sandbox.Error
+	if errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		e.Kind, e.Hint = "", ""
+	}
+	return e
+}
+
+// noEOF makes an end that came too early an error of its own.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
