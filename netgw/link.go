@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"gvisor.dev/gvisor/pkg/log"
@@ -12,18 +13,21 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/berth-dev/berth/sandbox"
 )
 
 const (
 	nic = 1
 
 	// maxInFlight bounds the connection attempts of a sandbox that are being
-	// judged at once; more are dropped.
-	maxInFlight = 64
+	// judged and dialled at once; more are dropped, and come again.
+	maxInFlight = 256
 
 	// bufferSize is the window of one connection, in each direction.
 	bufferSize = 1 << 20
@@ -31,14 +35,24 @@ const (
 
 // Link is the host's end of one sandbox's link.
 type Link struct {
-	stack *stack.Stack
-	tap   *tap
+	stack   *stack.Stack
+	tap     *tap
+	gateway *Gateway
+	tenant  *tenant
+	syns    syns
+	errors  limiter // of answers "unreachable"
+
+	ctx   context.Context // ends with Close
+	end   context.CancelFunc
+	flows sync.WaitGroup
+	dns   dnsServers
 }
 
-// Open attaches to the TAP of a namespace, whether it was just made or has been
-// in use by a former process: connections of that process are gone, the sandbox
-// notices nothing else.
-func Open(ns *Namespace) (*Link, error) {
+// Open attaches a sandbox to the TAP of its namespace, whether that was just made
+// or has been in use by a former process: connections of that process are gone,
+// the sandbox notices nothing else. Without a policy that Apply has put into force
+// nothing passes.
+func (g *Gateway) Open(ns *Namespace, id sandbox.ID) (*Link, error) {
 	silence()
 	var fd int
 	err := ns.within(func() (err error) {
@@ -48,15 +62,32 @@ func Open(ns *Namespace) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{tap: newTAP(fd), stack: stack.New(stack.Options{
-		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
-		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4},
+	tap, err := newTAP(fd)
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{tap: tap, gateway: g, tenant: g.tenant(id), stack: stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
 	})}
+	l.ctx, l.end = context.WithCancel(context.Background())
+	l.syns.all = map[stack.TransportEndpointID]uint32{}
+	l.errors = limiter{rate: 100, burst: 100, now: g.now}
+	l.tap.admit = l.admit
 	if err := l.configure(); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// admit judges a packet of the sandbox.
+func (l *Link) admit(proto tcpip.NetworkProtocolNumber, b []byte) bool {
+	r, to := inspect(proto, b)
+	if r == reject {
+		l.refuseFrame(proto, b, to)
+	}
+	return r == permit
 }
 
 // silence turns off the stack's own log, which is the process's: a sandbox could
@@ -69,16 +100,19 @@ func (l *Link) configure() error {
 		l.tap.Close() // the stack did not take it over
 		return fmt.Errorf("attach stack: %v", e)
 	}
-	own := tcpip.ProtocolAddress{
-		Protocol:          ipv4.ProtocolNumber,
-		AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(GatewayAddr.As4()), PrefixLen: prefixBits},
-	}
-	if e := s.AddProtocolAddress(nic, own, stack.AddressProperties{}); e != nil {
-		return fmt.Errorf("set gateway address: %v", e)
-	}
-	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
-	if e := s.AddStaticNeighbor(nic, ipv4.ProtocolNumber, tcpip.AddrFrom4(GuestAddr.As4()), tcpip.LinkAddress(guestMAC)); e != nil {
-		return fmt.Errorf("set neighbour: %v", e)
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
+	for _, side := range []struct {
+		proto      tcpip.NetworkProtocolNumber
+		own, guest netip.Addr
+		bits       int
+	}{{ipv4.ProtocolNumber, GatewayAddr, GuestAddr, prefixBits}, {ipv6.ProtocolNumber, GatewayAddr6, GuestAddr6, prefixBits6}} {
+		own := tcpip.ProtocolAddress{Protocol: side.proto, AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFromSlice(side.own.AsSlice()), PrefixLen: side.bits}}
+		if e := s.AddProtocolAddress(nic, own, stack.AddressProperties{}); e != nil {
+			return fmt.Errorf("set gateway address: %v", e)
+		}
+		if e := s.AddStaticNeighbor(nic, side.proto, tcpip.AddrFromSlice(side.guest.AsSlice()), tcpip.LinkAddress(guestMAC)); e != nil {
+			return fmt.Errorf("set neighbour: %v", e)
+		}
 	}
 	// Every destination is taken as ours, so that each attempt is seen here.
 	if e := s.SetPromiscuousMode(nic, true); e != nil {
@@ -88,9 +122,17 @@ func (l *Link) configure() error {
 		return fmt.Errorf("set spoofing: %v", e)
 	}
 	l.tune()
-	forward := tcp.NewForwarder(s, 0, maxInFlight, func(r *tcp.ForwarderRequest) { r.Complete(true) })
-	s.SetTransportProtocolHandler(tcp.ProtocolNumber, forward.HandlePacket)
-	return nil
+	forward := tcp.NewForwarder(s, 0, maxInFlight, func(r *tcp.ForwarderRequest) {
+		l.flows.Add(1)
+		defer l.flows.Done()
+		l.connect(r)
+	})
+	s.SetTransportProtocolHandler(tcp.ProtocolNumber, func(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
+		l.syns.note(id, pkt)
+		return forward.HandlePacket(id, pkt)
+	})
+	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, l.datagram).HandlePacket)
+	return l.serveDNS()
 }
 
 func (l *Link) tune() {
@@ -118,11 +160,15 @@ func (l *Link) DialGuest(ctx context.Context, port uint16) (net.Conn, error) {
 // Close ends the link and its connections. The namespace is not touched. It may
 // be called once.
 func (l *Link) Close() error {
+	l.end()
+	l.dns.close()
 	// Not stack.Destroy: that waits for the reader with a lock that the reader
 	// may need to deliver its last frame.
 	l.stack.Close()
 	l.tap.Close()
 	l.tap.Wait()
 	l.stack.Wait()
+	l.flows.Wait()
+	l.gateway.leave(l.tenant)
 	return nil
 }

@@ -55,7 +55,11 @@ func serve(t testing.TB, ns *Namespace, f func(net.Conn)) uint16 {
 
 func open(t testing.TB, ns *Namespace) *Link {
 	t.Helper()
-	l, err := Open(ns)
+	g, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := g.Open(ns, "sandboxsandboxsandbo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package netgw
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
 
@@ -76,10 +78,8 @@ func onThread(f func() error) error {
 // furnish makes the TAP of the present thread's namespace and gives it the
 // sandbox's address, route and neighbour, which the engine takes over.
 func furnish() error {
-	// Without this the kernel would give the TAP a link-local address and so
-	// answer the sandbox by itself.
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
-		return fmt.Errorf("disable IPv6: %w", err)
+	if err := quietIPv6(); err != nil {
+		return err
 	}
 	fd, err := openTAP()
 	if err != nil {
@@ -113,22 +113,56 @@ func address() error {
 	if err := h.LinkSetHardwareAddr(link, guestMAC); err != nil {
 		return fmt.Errorf("set MAC: %w", err)
 	}
-	addr, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", GuestAddr, prefixBits))
-	if err != nil {
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	if err := addressFamily(h, link, GuestAddr, prefixBits, GatewayAddr); err != nil {
 		return err
+	}
+	if !hasIPv6() {
+		return nil
+	}
+	return addressFamily(h, link, GuestAddr6, prefixBits6, GatewayAddr6)
+}
+
+// addressFamily sets the sandbox's address, route and neighbour of one family.
+func addressFamily(h *netlink.Handle, link netlink.Link, own netip.Addr, bits int, gateway netip.Addr) error {
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: own.AsSlice(), Mask: net.CIDRMask(bits, own.BitLen())}}
+	if own.Is6() {
+		addr.Flags = unix.IFA_F_NODAD // nobody else is there
 	}
 	if err := h.AddrAdd(link, addr); err != nil {
 		return fmt.Errorf("set address: %w", err)
 	}
-	if err := h.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set up: %w", err)
-	}
 	index := link.Attrs().Index
-	if err := h.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: GatewayAddr.AsSlice(), HardwareAddr: gatewayMAC}); err != nil {
+	if err := h.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: gateway.AsSlice(), HardwareAddr: gatewayMAC}); err != nil {
 		return fmt.Errorf("set neighbour: %w", err)
 	}
-	if err := h.RouteAdd(&netlink.Route{LinkIndex: index, Gw: GatewayAddr.AsSlice()}); err != nil {
+	if err := h.RouteAdd(&netlink.Route{LinkIndex: index, Gw: gateway.AsSlice()}); err != nil {
 		return fmt.Errorf("set route: %w", err)
+	}
+	return nil
+}
+
+// hasIPv6 reports whether this kernel speaks it.
+func hasIPv6() bool {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
+}
+
+// quietIPv6 keeps the kernel from speaking to the sandbox by itself: from giving
+// the TAP an address of its own, and from asking for routers.
+func quietIPv6() error {
+	if !hasIPv6() {
+		return nil
+	}
+	const conf = "/proc/sys/net/ipv6/conf/default/"
+	for _, s := range []struct{ name, value string }{
+		{"disable_ipv6", "0"}, {"addr_gen_mode", "1"}, {"accept_ra", "0"}, {"router_solicitations", "0"}, {"autoconf", "0"},
+	} {
+		if err := os.WriteFile(conf+s.name, []byte(s.value), 0); err != nil {
+			return fmt.Errorf("quiet IPv6: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,11 +1,14 @@
 package netgw
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/buffer"
@@ -38,8 +41,11 @@ const (
 // both directions.
 type tap struct {
 	file *os.File
-	raw  int // file's descriptor
+	raw  syscall.RawConn // file's descriptor, never one that took its number
 	done chan struct{}
+
+	// admit judges a packet before the stack gets it; nil admits all.
+	admit func(tcpip.NetworkProtocolNumber, []byte) bool
 
 	attach     sync.Once
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
@@ -48,8 +54,14 @@ type tap struct {
 var _ stack.LinkEndpoint = (*tap)(nil)
 
 // newTAP takes ownership of fd, which must not block.
-func newTAP(fd int) *tap {
-	return &tap{file: os.NewFile(uintptr(fd), "tap"), raw: fd, done: make(chan struct{})}
+func newTAP(fd int) (*tap, error) {
+	file := os.NewFile(uintptr(fd), "tap")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("open TAP: %w", err)
+	}
+	return &tap{file: file, raw: raw, done: make(chan struct{})}, nil
 }
 
 func (t *tap) MTU() uint32                             { return mtu }
@@ -121,6 +133,9 @@ func (t *tap) read(d stack.NetworkDispatcher) {
 		if n < vnetHeader+header.EthernetMinimumSize {
 			continue
 		}
+		if t.admit != nil && !t.admit(header.Ethernet(frame[vnetHeader:]).Type(), frame[vnetHeader+header.EthernetMinimumSize:n]) {
+			continue
+		}
 		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame[vnetHeader:n])})
 		if t.ParseHeader(p) {
 			// A frame whose checksum was left to us never crossed a wire.
@@ -136,7 +151,7 @@ func (t *tap) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for n, p := range list.AsSlice() {
 		var h [vnetHeader]byte
 		describe(h[:], p)
-		if err := writev(t.raw, append([][]byte{h[:]}, p.AsSlices()...)); err != nil {
+		if err := t.send(append([][]byte{h[:]}, p.AsSlices()...)); err != nil {
 			return n, &tcpip.ErrNoBufferSpace{}
 		}
 	}
@@ -164,11 +179,15 @@ func describe(h []byte, p *stack.PacketBuffer) {
 	}
 }
 
-func writev(fd int, bufs [][]byte) error {
-	for {
-		_, err := unix.Writev(fd, bufs)
-		if !errors.Is(err, unix.EINTR) {
-			return err
+// send writes one frame of several pieces.
+func (t *tap) send(bufs [][]byte) error {
+	var err error
+	cerr := t.raw.Control(func(fd uintptr) {
+		for {
+			if _, err = unix.Writev(int(fd), bufs); !errors.Is(err, unix.EINTR) {
+				return
+			}
 		}
-	}
+	})
+	return cmp.Or(cerr, err)
 }

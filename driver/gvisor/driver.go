@@ -44,6 +44,7 @@ import (
 	"sync"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -52,6 +53,10 @@ type Config struct {
 	Dir   string // holds every machine's files; made if missing; no other driver uses it
 	Guest []byte // the guest's static binary
 	Exe   string // the program that becomes the engine (see package runsc); "" means this one
+
+	// Gateway carries the machines' traffic; nil means one of its own, which has no
+	// policies and so lets nothing out.
+	Gateway *netgw.Gateway
 }
 
 // Driver makes gVisor machines.
@@ -60,6 +65,7 @@ type Driver struct {
 	guest   []byte
 	exe     string
 	groups  *cgroups
+	gateway *netgw.Gateway
 	imageMu sync.Mutex // one image is made at a time
 
 	mu     sync.Mutex
@@ -90,7 +96,13 @@ func New(c Config) (*Driver, error) {
 	if exe == "" {
 		exe = "/proc/self/exe"
 	}
-	return &Driver{dir: dir, guest: c.Guest, exe: exe, groups: groups, held: map[sandbox.ID]*machine{}}, nil
+	gateway := c.Gateway
+	if gateway == nil {
+		if gateway, err = netgw.New(netgw.Config{}); err != nil {
+			return nil, fault("open driver", "", err)
+		}
+	}
+	return &Driver{dir: dir, guest: c.Guest, exe: exe, groups: groups, gateway: gateway, held: map[sandbox.ID]*machine{}}, nil
 }
 
 // Class implements driver.Driver.

@@ -61,7 +61,7 @@ func (d *Driver) attach(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, 
 	if err != nil {
 		return nil, err
 	}
-	link, err := netgw.Open(ns)
+	link, err := d.gateway.Open(ns, id)
 	if err != nil {
 		pidfd.Close()
 		return nil, err

@@ -1,0 +1,209 @@
+package intercept
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// maxWholeBody is up to which length a body whose marks are replaced is held, so
+// that its new length can be told; a longer one goes out in chunks.
+const maxWholeBody = 1 << 20
+
+// credentials is what one request gets, and what its answer must not repeat. Its
+// values live no longer than the request.
+type credentials struct {
+	header map[string]string
+	query  map[string]string
+	body   []mark
+	mask   mask
+}
+
+// mark is a text in a body and what takes its place.
+type mark struct{ key, value string }
+
+// credentials opens what the rules of the flow's host add to this request. It is
+// nothing over plain text.
+func (r *request) credentials() (*credentials, *refusal) {
+	c := &credentials{header: map[string]string{}, query: map[string]string{}}
+	if !r.s.flow.TLS {
+		return c, nil
+	}
+	for _, rule := range r.rules() {
+		adds := rule.Secret != "" && rule.Matches(r.in.Method, r.in.URL.EscapedPath())
+		if rule.Secret == "" || (!adds && !rule.Mask) {
+			continue
+		}
+		if err := r.use(rule, adds, c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// use opens the secret of one rule. What a grant does not cover is not opened; a
+// request that needs it does not pass.
+func (r *request) use(rule *sandbox.Inject, adds bool, c *credentials) *refusal {
+	ctx, f := r.in.Context(), r.s.flow
+	if err := r.s.p.grants.Granted(ctx, f.Sandbox, rule.Secret); err != nil {
+		if !adds {
+			return nil
+		}
+		return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+	}
+	if adds {
+		r.mu.Lock() // before it is opened: who revokes it must find this request
+		r.secrets = append(r.secrets, rule.Secret)
+		r.mu.Unlock()
+		if err := r.s.p.grants.Granted(ctx, f.Sandbox, rule.Secret); err != nil {
+			return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+		}
+	}
+	err := r.s.p.secrets.Use(ctx, f.Account, rule.Secret, func(v sandbox.SecretValue) error {
+		if rule.Mask {
+			if err := c.mask.hide(v); err != nil {
+				return err
+			}
+		}
+		if adds {
+			return c.add(rule, string([]byte(v)))
+		}
+		return nil
+	})
+	if err != nil {
+		return &refusal{http.StatusBadGateway, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+	}
+	return nil
+}
+
+// add renders a rule's templates. Of two rules that set one field the first
+// counts.
+func (c *credentials) add(rule *sandbox.Inject, value string) error {
+	render := func(t string) string { return strings.ReplaceAll(t, sandbox.SecretMark, value) }
+	for k, t := range rule.Header {
+		v := render(t)
+		if strings.ContainsFunc(v, func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }) {
+			return fmt.Errorf("its value has a line break or another control character, and cannot be in a header")
+		}
+		setFirst(c.header, http.CanonicalHeaderKey(k), v)
+	}
+	if rule.Basic != nil {
+		both := render(rule.Basic.User) + ":" + render(rule.Basic.Password)
+		setFirst(c.header, "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(both)))
+	}
+	for k, t := range rule.Query {
+		setFirst(c.query, k, render(t))
+	}
+	for k, t := range rule.Body {
+		c.body = append(c.body, mark{k, render(t)})
+	}
+	return nil
+}
+
+func setFirst(m map[string]string, k, v string) {
+	if _, there := m[k]; !there {
+		m[k] = v
+	}
+}
+
+// apply changes the request that goes out.
+func (c *credentials) apply(out *http.Request) {
+	for k, v := range c.header {
+		out.Header[k] = []string{v}
+	}
+	if len(c.query) > 0 {
+		out.URL.RawQuery = replaceQuery(out.URL.RawQuery, c.query)
+	}
+	if len(c.body) > 0 && out.Body != nil && out.Body != http.NoBody {
+		c.applyBody(out)
+	}
+	if c.mask.on() {
+		c.mask.ask(out)
+	}
+}
+
+// replaceQuery sets parameters and leaves the others as they were written.
+func replaceQuery(raw string, set map[string]string) string {
+	var kept []string
+	for part := range strings.SplitSeq(raw, "&") {
+		k, _, _ := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(k)
+		if _, ours := set[name]; part == "" || (err == nil && ours) {
+			continue
+		}
+		kept = append(kept, part)
+	}
+	for k, v := range set {
+		kept = append(kept, url.QueryEscape(k)+"="+url.QueryEscape(v))
+	}
+	return strings.Join(kept, "&")
+}
+
+// applyBody replaces the marks in a body that is not compressed.
+func (c *credentials) applyBody(out *http.Request) {
+	if e := out.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return
+	}
+	write := bodyWriting(out.Header.Get("Content-Type"))
+	rp := &replacer{}
+	for _, m := range c.body {
+		rp.add([]byte(m.key), []byte(write(m.value)))
+	}
+	body := out.Body
+	if out.ContentLength < 0 || out.ContentLength > maxWholeBody {
+		out.Body = &replaced{r: rp.reader(body), Closer: body}
+		out.ContentLength = -1
+		out.Header.Del("Content-Length")
+		return
+	}
+	whole, err := io.ReadAll(rp.reader(body))
+	if err != nil {
+		out.Body = &broken{err: err, Closer: body}
+		return
+	}
+	out.Body = &replaced{r: bytes.NewReader(whole), Closer: body}
+	out.ContentLength = int64(len(whole))
+	out.Header.Del("Content-Length")
+}
+
+// bodyWriting is how a type of body writes a text.
+func bodyWriting(contentType string) func(string) string {
+	kind, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && kind == "application/x-www-form-urlencoded":
+		return url.QueryEscape
+	case err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
+		return func(s string) string {
+			b, err := json.Marshal(s)
+			if err != nil {
+				return s // a string always can
+			}
+			return string(b[1 : len(b)-1])
+		}
+	}
+	return func(s string) string { return s }
+}
+
+// replaced is a body with another reader.
+type replaced struct {
+	r io.Reader
+	io.Closer
+}
+
+func (b *replaced) Read(p []byte) (int, error) { return b.r.Read(p) }
+
+// broken is a body that could not be read.
+type broken struct {
+	err error
+	io.Closer
+}
+
+func (b *broken) Read([]byte) (int, error) { return 0, b.err }
