@@ -30,7 +30,6 @@ type Config struct {
 	Version   string // of this build
 	Secret    guestapi.Secret
 	Peer      string // the only address that may connect; "" admits any
-	Port      uint16 // that the guest itself listens on; Serve finds it out
 
 	// Scratch confines files to a folder and starts processes as the current
 	// user; it is for tests and isolates nothing. "" means that the whole file
@@ -52,6 +51,7 @@ type Config struct {
 // Guest is one guest. Its methods may be called from many goroutines.
 type Guest struct {
 	config   Config
+	port     uint16 // that it listens on itself
 	boot     time.Time
 	self     identity
 	entrance *door
@@ -90,7 +90,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 
 	g.watches = newWatches(g)
 
-	g.config.Port = ownPort(l)
+	g.port = ownPort(l)
 	g.entrance = newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
 		Handler:           g.routes(),

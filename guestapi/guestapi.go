@@ -13,6 +13,7 @@
 //	PATCH /files?path=P&append=true or &at=N, and as PUT   the body is added, or written into the file
 //	GET  /archive?path=P&gzip=true    a tar stream of what a folder holds
 //	PUT  /archive?path=P&user=U&keep_owner=true   a tar stream in, an Unpacked (JSON) out
+//	GET  /tunnel?port=N               with Upgrade: TunnelProtocol; then the bytes of a connection to that port
 //
 // Errors of the file routes are a FileError, with the code a
 // sandbox.Kind; those of the service are Connect errors, whose code maps to a
@@ -30,6 +31,9 @@ const Protocol = 1
 
 // Port is where the guest listens inside a sandbox that is reached by TCP.
 const Port = 1
+
+// TunnelProtocol is what a connection is upgraded to that goes on to a port.
+const TunnelProtocol = "berth-tunnel"
 
 // SecretLen is the number of bytes of a machine's secret.
 const SecretLen = 32

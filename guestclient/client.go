@@ -42,6 +42,8 @@ type Client struct {
 	terms guestv1connect.TerminalsClient
 	tools guestv1connect.FilesClient
 	eyes  guestv1connect.WatcherClient
+	ports guestv1connect.PortsClient
+	dial  func(context.Context) (net.Conn, error)
 	self  guestv1connect.IdentityClient
 	calls *http.Transport // HTTP/2: one connection for every call
 	files *http.Transport // HTTP/1.1: one connection for each body
@@ -53,6 +55,7 @@ type Client struct {
 func New(dial func(context.Context) (net.Conn, error)) *Client {
 	dialer := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	c := &Client{
+		dial: dial,
 		calls: &http.Transport{
 			DialContext: dialer, Protocols: new(http.Protocols), DisableCompression: true,
 			IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader,
@@ -77,6 +80,7 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	c.tools = guestv1connect.NewFilesClient(over, origin, bounds...)
 	c.terms = guestv1connect.NewTerminalsClient(over, origin, bounds...)
 	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
+	c.ports = guestv1connect.NewPortsClient(over, origin, bounds...)
 	c.self = guestv1connect.NewIdentityClient(over, origin, bounds...)
 	return c
 }

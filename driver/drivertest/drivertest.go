@@ -78,6 +78,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"FileTools", testFileTools},
 		{"Archives", testArchives},
 		{"Watch", testWatch},
+		{"Ports", testPorts},
 		{"Strangers", testStrangers},
 		{"Usage", testUsage},
 		{"Many", testMany},
@@ -96,6 +97,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"PauseFailure", testPauseFailure},
 		{"PauseSweep", testPauseSweep},
 		{"Discard", testDiscard},
+		{"Kept", testKept},
 		{"Find", testFind},
 		{"Resize", testResize},
 	} {
