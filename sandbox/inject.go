@@ -143,7 +143,7 @@ func (r *Inject) checkFields() error {
 		return checkTemplate(what, t)
 	}
 	for k, v := range r.Header {
-		if err := errors.Join(checkHeaderName(k), template("header "+k, v)); err != nil {
+		if err := errors.Join(CheckInjectHeader(k), template("header "+k, v)); err != nil {
 			return err
 		}
 		if r.Basic != nil && strings.EqualFold(k, "Authorization") {
@@ -277,7 +277,8 @@ func matchStars(pattern, s string) bool {
 var refusedHeaders = []string{"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer",
 	"keep-alive", "proxy-connection", "expect", "content-encoding"}
 
-func checkHeaderName(k string) error {
+// CheckInjectHeader reports an error unless a header of that name may be set.
+func CheckInjectHeader(k string) error {
 	if !headerPattern.MatchString(k) {
 		return fmt.Errorf("%.80q is not a header's name", k)
 	}
@@ -300,3 +301,6 @@ func checkTemplate(what, t string) error {
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f })
 }
+
+// CheckMethod reports an error unless s can be a request's method.
+func CheckMethod(s string) error { return (&Rule{Methods: []string{s}}).checkRequests() }
