@@ -21,6 +21,10 @@ type Config struct {
 	Hosts    []string     // names, with their subdomains, under which a loopback listener may be addressed beside localhost
 	Logger   *slog.Logger // nil means none
 
+	Accounts Accounts                           // nil: the admin's key is the only one
+	Used     func(account string) sandbox.Quota // what an account uses now; nil: it is not told
+	ClaimURL string                             // where the server is reached from outside; "": as the client addressed it
+
 	// SignSecret signs URLs of files: MinSignSecret random bytes or more, kept
 	// from start to start. Another secret ends every URL that was signed before;
 	// without one none are signed.
@@ -33,6 +37,7 @@ type Engine interface {
 	Lifecycle
 	Journal
 	Webhooks
+	Metering
 	Processes
 	Sessions
 	Terminals
@@ -125,6 +130,10 @@ type API struct {
 	mux    *http.ServeMux
 	signer *signer
 
+	accounts Accounts
+	used     func(account string) sandbox.Quota
+	claimURL string
+
 	ctx context.Context // ends with Close
 	end context.CancelFunc
 }
@@ -139,6 +148,7 @@ func New(c Config) *API {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.accounts, a.used, a.claimURL = c.Accounts, c.Used, c.ClaimURL
 	a.signer = newSigner(c.SignSecret)
 	a.ctx, a.end = context.WithCancel(context.Background())
 	for _, r := range a.routes() {

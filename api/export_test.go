@@ -10,6 +10,21 @@ func (a *API) Routes() (all [][2]string) {
 	return all
 }
 
+// Needs is what a route takes: "open", "operator", or a scope; "" is a mistake.
+func (a *API) Needs() map[[2]string]string {
+	all := map[[2]string]string{}
+	for _, r := range a.routes() {
+		need := string(r.scope)
+		if r.open {
+			need = "open"
+		} else if r.operator {
+			need = "operator"
+		}
+		all[[2]string{r.method, r.path}] = need
+	}
+	return all
+}
+
 // Span is what a Range header selects of a file of a size.
 func Span(header string, size int64) (offset, length int64, ok bool) {
 	r, err := parseRange(header)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -30,7 +31,11 @@ func (a *API) guarded(rt route) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		err := a.serve(rt, w, r)
 		_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // a stream's must not bound the next request's
-		a.log.Debug("request", "request", w.request, "method", r.Method, "path", r.URL.Path,
+		path := r.URL.Path
+		if rt.secret {
+			path = rt.path
+		}
+		a.log.Debug("request", "request", w.request, "method", r.Method, "path", path,
 			"status", w.status, "took", time.Since(begin), "error", err)
 		switch {
 		case err == nil:
@@ -61,11 +66,15 @@ func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
 		}
 	}
 	if !rt.open {
-		c, err := a.caller(r)
+		ctx, leave, err := a.enter(r)
 		if err != nil {
 			return err
 		}
-		r = r.WithContext(sandbox.WithCaller(r.Context(), c))
+		defer leave()
+		if err := rt.permits(ctx); err != nil {
+			return err
+		}
+		r = r.WithContext(ctx)
 	}
 	return rt.handle(w, r)
 }
@@ -110,35 +119,74 @@ func (a *API) ownName(host string) bool {
 	return false
 }
 
-// caller is who sent a request. The admin's key is compared in constant time,
-// whatever the given one's length; with HeaderAccount its owner is of that account,
-// and sees nothing else.
-func (a *API) caller(r *http.Request) (sandbox.Caller, error) {
+// enter lets in whoever sent a request: its context names the caller, until leave
+// is called. The admin's key is compared in constant time, whatever the given
+// one's length; with HeaderAccount its owner is one of that account, and sees
+// nothing else.
+func (a *API) enter(r *http.Request) (_ context.Context, leave func(), err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		header = protocolKey(r)
 	}
-	scheme, key, _ := strings.Cut(header, " ")
-	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	if a.key != nil && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], a.key[:]) == 1 {
-		return operatorFor(r.Header.Get(wire.HeaderAccount))
-	}
-	text := "the key is not known"
 	if header == "" {
-		text = "a key is needed"
+		return nil, nil, unauthorized("a key is needed")
 	}
-	return sandbox.Caller{}, &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
+	scheme, key, _ := strings.Cut(header, " ")
+	key = strings.TrimSpace(key)
+	given := sha256.Sum256([]byte(key))
+	as := r.Header.Get(wire.HeaderAccount)
+	switch {
+	case !strings.EqualFold(scheme, "Bearer"):
+		return nil, nil, unauthorized("the key is not known")
+	case a.key != nil && subtle.ConstantTimeCompare(given[:], a.key[:]) == 1:
+		if as == "" {
+			return sandbox.WithCaller(r.Context(), sandbox.Operator()), func() {}, nil
+		}
+		if a.accounts == nil {
+			return nil, nil, noAccounts()
+		}
+		return a.accounts.EnterAs(r.Context(), as)
+	case a.accounts == nil:
+		return nil, nil, unauthorized("the key is not known")
+	}
+	ctx, leave, err := a.accounts.Enter(r.Context(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, _ := sandbox.CallerOf(ctx); as != "" && c.Account != as {
+		leave()
+		return nil, nil, forbidden("the key is of another account", "leave "+wire.HeaderAccount+" out: only the operator acts for others")
+	}
+	return ctx, leave, nil
+}
+
+func unauthorized(text string) error {
+	return &sandbox.Error{Kind: sandbox.Unauthorized, Err: errors.New(text),
 		Hint: "send Authorization: Bearer <key>; the admin's key is in admin.key of the server's data directory"}
 }
 
-// operatorFor is the operator, or the operator as one of an account.
-func operatorFor(account string) (sandbox.Caller, error) {
-	c := sandbox.Operator()
-	if account == "" {
-		return c, nil
+// permits is Forbidden unless the caller of ctx may use the route.
+func (rt *route) permits(ctx context.Context) error {
+	c, err := sandbox.CallerOf(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.Operator:
+		return nil
+	case rt.operator || rt.scope == "":
+		return forbidden("this is for the server's operator", "ask whoever runs this server")
+	case !c.May(rt.scope):
+		return forbidden(fmt.Sprintf("the key may %s, this needs %s", joined(c.Scopes), rt.scope), "use a key with that scope")
 	}
-	c.Account, c.Operator = account, false
-	return c, sandbox.CheckAccount(account)
+	return nil
+}
+
+func joined(scopes []sandbox.Scope) string {
+	all := make([]string, len(scopes))
+	for i, s := range scopes {
+		all[i] = string(s)
+	}
+	return strings.Join(all, ", ")
 }
 
 // protocolKey is the key that a page's WebSocket names as a second protocol,

@@ -14,7 +14,14 @@ type route struct {
 	method string
 	path   string
 	handle handler
-	open   bool // needs no key
+	open   bool          // needs no key
+	scope  sandbox.Scope // that a key must have; a route that states none takes the operator alone
+
+	// operator says that only the operator's key will do.
+	operator bool
+
+	// secret says that the path holds a secret: the log has the pattern instead.
+	secret bool
 
 	// anywhere lets pages of other sites use it too: its URL itself is the
 	// permission, and a browser adds none.
@@ -32,80 +39,97 @@ func (a *API) routes() []route {
 		terms = box + "/terminals"
 		term  = terms + "/{terminal}"
 		files = box + "/files"
+
+		read, work, admin = sandbox.ScopeRead, sandbox.ScopeExec, sandbox.ScopeAdmin
 	)
 	return []route{
 		{method: "GET", path: "/healthz", handle: a.health, open: true},
 		{method: "GET", path: "/v1/openapi.json", handle: a.openapi, open: true},
-		{method: "GET", path: "/v1/status", handle: a.status},
+		{method: "GET", path: "/v1/status", handle: a.status, scope: read},
 
-		{method: "POST", path: "/v1/sandboxes", handle: a.create},
-		{method: "GET", path: "/v1/sandboxes", handle: a.list},
-		{method: "GET", path: box, handle: a.get},
-		{method: "PATCH", path: box, handle: a.update},
-		{method: "DELETE", path: box, handle: a.remove},
-		{method: "POST", path: box + "/pause", handle: a.change(a.engine.Pause)},
-		{method: "POST", path: box + "/resume", handle: a.change(a.engine.Resume)},
-		{method: "POST", path: box + "/stop", handle: a.change(a.engine.Stop)},
-		{method: "POST", path: box + "/start", handle: a.change(a.engine.Start)},
-		{method: "POST", path: box + "/keepalive", handle: a.keepAlive},
+		{method: "POST", path: "/v1/sandboxes", handle: a.create, scope: admin},
+		{method: "GET", path: "/v1/sandboxes", handle: a.list, scope: read},
+		{method: "GET", path: box, handle: a.get, scope: read},
+		{method: "PATCH", path: box, handle: a.update, scope: admin},
+		{method: "DELETE", path: box, handle: a.remove, scope: admin},
+		{method: "POST", path: box + "/pause", handle: a.change(a.engine.Pause), scope: work},
+		{method: "POST", path: box + "/resume", handle: a.change(a.engine.Resume), scope: work},
+		{method: "POST", path: box + "/stop", handle: a.change(a.engine.Stop), scope: work},
+		{method: "POST", path: box + "/start", handle: a.change(a.engine.Start), scope: work},
+		{method: "POST", path: box + "/keepalive", handle: a.keepAlive, scope: work},
 
-		{method: "POST", path: box + "/exec", handle: a.exec},
-		{method: "GET", path: procs, handle: a.processes},
-		{method: "POST", path: procs, handle: a.startProcess},
-		{method: "GET", path: proc, handle: a.process},
-		{method: "DELETE", path: proc, handle: a.removeProcess},
-		{method: "GET", path: proc + "/output", handle: a.attach},
-		{method: "GET", path: proc + "/wait", handle: a.wait},
-		{method: "POST", path: proc + "/input", handle: a.input},
-		{method: "POST", path: proc + "/signal", handle: a.signal},
-		{method: "GET", path: box + "/usage", handle: a.usage},
+		{method: "POST", path: box + "/exec", handle: a.exec, scope: work},
+		{method: "GET", path: procs, handle: a.processes, scope: read},
+		{method: "POST", path: procs, handle: a.startProcess, scope: work},
+		{method: "GET", path: proc, handle: a.process, scope: read},
+		{method: "DELETE", path: proc, handle: a.removeProcess, scope: work},
+		{method: "GET", path: proc + "/output", handle: a.attach, scope: read},
+		{method: "GET", path: proc + "/wait", handle: a.wait, scope: read},
+		{method: "POST", path: proc + "/input", handle: a.input, scope: work},
+		{method: "POST", path: proc + "/signal", handle: a.signal, scope: work},
+		{method: "GET", path: box + "/usage", handle: a.usage, scope: read},
 
-		{method: "GET", path: box + "/sessions", handle: a.sessions},
-		{method: "POST", path: box + "/sessions", handle: a.openSession},
-		{method: "POST", path: box + "/sessions/{session}/run", handle: a.runInSession},
-		{method: "POST", path: box + "/sessions/{session}/cancel", handle: a.cancelSession},
-		{method: "DELETE", path: box + "/sessions/{session}", handle: a.closeSession},
+		{method: "GET", path: box + "/sessions", handle: a.sessions, scope: read},
+		{method: "POST", path: box + "/sessions", handle: a.openSession, scope: work},
+		{method: "POST", path: box + "/sessions/{session}/run", handle: a.runInSession, scope: work},
+		{method: "POST", path: box + "/sessions/{session}/cancel", handle: a.cancelSession, scope: work},
+		{method: "DELETE", path: box + "/sessions/{session}", handle: a.closeSession, scope: work},
 
-		{method: "GET", path: terms, handle: a.terminals},
-		{method: "POST", path: terms, handle: a.openTerminal},
-		{method: "GET", path: term, handle: a.terminal},
-		{method: "DELETE", path: term, handle: a.closeTerminal},
-		{method: "POST", path: term + "/input", handle: a.typeTerminal},
-		{method: "POST", path: term + "/resize", handle: a.resizeTerminal},
-		{method: "POST", path: term + "/signal", handle: a.signalTerminal},
+		{method: "GET", path: terms, handle: a.terminals, scope: read},
+		{method: "POST", path: terms, handle: a.openTerminal, scope: work},
+		{method: "GET", path: term, handle: a.terminal, scope: read},
+		{method: "DELETE", path: term, handle: a.closeTerminal, scope: work},
+		{method: "POST", path: term + "/input", handle: a.typeTerminal, scope: work},
+		{method: "POST", path: term + "/resize", handle: a.resizeTerminal, scope: work},
+		{method: "POST", path: term + "/signal", handle: a.signalTerminal, scope: work},
 
-		{method: "GET", path: files, handle: a.readFile},
-		{method: "HEAD", path: files, handle: a.headFile},
-		{method: "PUT", path: files, handle: a.writeFile},
-		{method: "DELETE", path: files, handle: a.removeFile},
-		{method: "GET", path: files + "/stat", handle: a.stat},
-		{method: "GET", path: files + "/list", handle: a.listDir},
-		{method: "POST", path: files + "/mkdir", handle: a.makeDir},
-		{method: "POST", path: files + "/move", handle: a.move},
-		{method: "POST", path: files + "/change", handle: a.changeFile},
-		{method: "POST", path: files + "/copy", handle: a.copyFile},
-		{method: "POST", path: files + "/link", handle: a.linkFile},
-		{method: "GET", path: files + "/hash", handle: a.hashFile},
-		{method: "GET", path: files + "/attributes", handle: a.attributes},
-		{method: "POST", path: files + "/attributes", handle: a.setAttributes},
-		{method: "GET", path: files + "/archive", handle: a.archive},
-		{method: "PUT", path: files + "/archive", handle: a.unpack},
-		{method: "POST", path: files + "/sign", handle: a.signFile},
+		{method: "GET", path: files, handle: a.readFile, scope: read},
+		{method: "HEAD", path: files, handle: a.headFile, scope: read},
+		{method: "PUT", path: files, handle: a.writeFile, scope: work},
+		{method: "DELETE", path: files, handle: a.removeFile, scope: work},
+		{method: "GET", path: files + "/stat", handle: a.stat, scope: read},
+		{method: "GET", path: files + "/list", handle: a.listDir, scope: read},
+		{method: "POST", path: files + "/mkdir", handle: a.makeDir, scope: work},
+		{method: "POST", path: files + "/move", handle: a.move, scope: work},
+		{method: "POST", path: files + "/change", handle: a.changeFile, scope: work},
+		{method: "POST", path: files + "/copy", handle: a.copyFile, scope: work},
+		{method: "POST", path: files + "/link", handle: a.linkFile, scope: work},
+		{method: "GET", path: files + "/hash", handle: a.hashFile, scope: read},
+		{method: "GET", path: files + "/attributes", handle: a.attributes, scope: read},
+		{method: "POST", path: files + "/attributes", handle: a.setAttributes, scope: work},
+		{method: "GET", path: files + "/archive", handle: a.archive, scope: read},
+		{method: "PUT", path: files + "/archive", handle: a.unpack, scope: work},
+		{method: "POST", path: files + "/sign", handle: a.signFile, scope: work},
 		{method: "GET", path: files + "/signed", handle: a.readSigned, open: true, anywhere: true},
 		{method: "HEAD", path: files + "/signed", handle: a.readSigned, open: true, anywhere: true},
 		{method: "PUT", path: files + "/signed", handle: a.writeSigned, open: true, anywhere: true},
-		{method: "GET", path: box + "/watch", handle: a.watch},
+		{method: "GET", path: box + "/watch", handle: a.watch, scope: read},
 
-		{method: "GET", path: "/v1/events", handle: a.changes},
-		{method: "GET", path: "/v1/webhooks", handle: a.webhooks},
-		{method: "POST", path: "/v1/webhooks", handle: a.createWebhook},
-		{method: "GET", path: "/v1/webhooks/{webhook}", handle: a.webhook},
-		{method: "DELETE", path: "/v1/webhooks/{webhook}", handle: a.removeWebhook},
+		{method: "GET", path: "/v1/usage", handle: a.consumption, scope: read},
+		{method: "GET", path: "/v1/events", handle: a.changes, scope: read},
+		{method: "GET", path: "/v1/webhooks", handle: a.webhooks, scope: admin},
+		{method: "POST", path: "/v1/webhooks", handle: a.createWebhook, scope: admin},
+		{method: "GET", path: "/v1/webhooks/{webhook}", handle: a.webhook, scope: admin},
+		{method: "DELETE", path: "/v1/webhooks/{webhook}", handle: a.removeWebhook, scope: admin},
 
-		{method: "GET", path: "/v1/templates", handle: a.templates},
-		{method: "POST", path: "/v1/templates", handle: a.buildTemplate},
-		{method: "GET", path: "/v1/templates/{name}", handle: a.template},
-		{method: "DELETE", path: "/v1/templates/{name}", handle: a.removeTemplate},
+		{method: "GET", path: "/v1/account", handle: a.ownAccount, scope: read},
+		{method: "GET", path: "/v1/keys", handle: a.keys, scope: admin},
+		{method: "POST", path: "/v1/keys", handle: a.createKey, scope: admin},
+		{method: "DELETE", path: "/v1/keys/{key}", handle: a.removeKey, scope: admin},
+		{method: "GET", path: "/v1/accounts", handle: a.allAccounts, operator: true},
+		{method: "POST", path: "/v1/accounts", handle: a.createAccount, operator: true},
+		{method: "GET", path: "/v1/accounts/{account}", handle: a.account, operator: true},
+		{method: "PATCH", path: "/v1/accounts/{account}", handle: a.setQuota, operator: true},
+		{method: "DELETE", path: "/v1/accounts/{account}", handle: a.removeAccount, operator: true},
+		{method: "GET", path: "/v1/accounts/temporary/challenge", handle: a.challenge, open: true},
+		{method: "POST", path: "/v1/accounts/temporary", handle: a.makeTemporary, open: true},
+		{method: "GET", path: "/claim/{claim}", handle: a.claimPage, open: true, anywhere: true, secret: true},
+		{method: "POST", path: "/claim/{claim}", handle: a.claim, open: true, secret: true},
+
+		{method: "GET", path: "/v1/templates", handle: a.templates, scope: read},
+		{method: "POST", path: "/v1/templates", handle: a.buildTemplate, operator: true},
+		{method: "GET", path: "/v1/templates/{name}", handle: a.template, scope: read},
+		{method: "DELETE", path: "/v1/templates/{name}", handle: a.removeTemplate, operator: true},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/account"
 	"github.com/berth-dev/berth/api"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
@@ -28,11 +29,12 @@ const Key = "berth_0123456789abcdef0123456789abcdef01234567"
 
 // Server is a server that ends with its test.
 type Server struct {
-	URL    string
-	API    *api.API
-	Engine *engine.Engine
-	Log    *Log
-	HTTP   *httptest.Server
+	URL      string
+	API      *api.API
+	Engine   *engine.Engine
+	Accounts *account.Book
+	Log      *Log
+	HTTP     *httptest.Server
 }
 
 // Start starts a server.
@@ -48,20 +50,25 @@ func Start(t testing.TB) *Server {
 	}
 	s := &Server{Log: &Log{}}
 	log := s.Log.Logger()
-	s.Engine, err = engine.New(engine.Config{Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
+	s.Accounts = account.New(account.Config{Records: records, Logger: log, Terms: account.Terms{
+		Temporary: &account.Temporary{Hourly: 1000, Quota: sandbox.Quota{Sandboxes: 1}}}})
+	s.Engine, err = engine.New(engine.Config{Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Engine.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.API = api.New(api.Config{Engine: s.Engine, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log, SignSecret: []byte(Key)})
+	if err := s.Accounts.Open(t.Context(), s.Engine); err != nil {
+		t.Fatal(err)
+	}
+	s.API = api.New(api.Config{Engine: s.Engine, Accounts: s.Accounts, Used: s.Engine.Used, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log, SignSecret: []byte(Key)})
 	s.HTTP = httptest.NewServer(s.API)
 	s.URL = s.HTTP.URL
 	t.Cleanup(func() {
 		s.API.Close()
 		s.HTTP.Close()
-		for _, end := range []func() error{s.Engine.Close, drv.Close, records.Close} {
+		for _, end := range []func() error{s.Accounts.Close, s.Engine.Close, drv.Close, records.Close} {
 			if err := end(); err != nil {
 				t.Error(err)
 			}
