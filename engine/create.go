@@ -85,7 +85,7 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 	return &stored{Sandbox: sandbox.Sandbox{
 		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
-		Idle: req.Idle, Lifetime: req.Lifetime, Wake: req.Wake, Created: now, Updated: now,
+		Idle: req.Idle, Lifetime: req.Lifetime, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
 	}}, nil
 }
 
@@ -132,6 +132,9 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := e.enforce(ctx, s); err != nil {
+		return err
+	}
 	m, err := e.machineFor(ctx, s, root, w)
 	if err != nil {
 		return err
@@ -165,6 +168,9 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 	}
 	s.Image = t.Digest
 	s.Base = base{Env: t.Env, User: t.User, Workdir: t.Workdir}
+	if s.Policy == nil {
+		s.Policy = t.Policy
+	}
 	err = e.transition(ctx, s, sandbox.Starting, "")
 	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
 		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })

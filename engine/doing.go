@@ -124,6 +124,9 @@ func (e *Engine) takeUp(ctx context.Context, s *stored, state []byte) error {
 		if err != nil {
 			return err
 		}
+		if err := e.enforceAgain(ctx, s); err != nil {
+			return err
+		}
 		m, err := d.Recover(ctx, s.ID, state)
 		if sandbox.KindOf(err) == sandbox.NotFound {
 			return e.lose(ctx, s)

@@ -29,13 +29,17 @@ type Config struct {
 	Version   string           // of the server, for Status
 	Creates   int              // how many are made at once; 0 means 4 a core, at least 2
 	Queue     int              // how many more may wait for that; 0 means 1024
+	Forks     int              // how many children one fork may make; 0 means sandbox.MaxForks
 
 	Wake   time.Duration          // how long a call waits for its sandbox to wake; 0 means 60 s
 	Types  []sandbox.InstanceType // beside sandbox.InstanceTypes, or in their place
 	Boot   string                 // names this boot of the host; "": a restart of it is not noticed
 	Events int                    // how many entries the journal keeps; 0 means 10,000
 	Hooks  *http.Client           // sends to webhooks; nil means one of its own
-	Quotas Quotas                 // nil: accounts have none
+
+	// Gateway holds sandboxes to their policies; without one, policies are refused.
+	Gateway gateway
+	Quotas  Quotas // nil: accounts have none
 
 	Meter  Meter      // nil: nothing is measured
 	Egress Egress     // nil: nor is what leaves the sandboxes
@@ -67,6 +71,7 @@ type Engine struct {
 	classes   []string // in the order given
 	records   record.Store
 	templates Templates
+	gateway   gateway
 	now       func() time.Time
 	log       *slog.Logger
 	version   string
@@ -76,6 +81,7 @@ type Engine struct {
 	names     locks // by template: who starts from it or removes it
 	taken     locks // by sandbox name: who gets or creates it
 	slots     *slots
+	forks     int // at most, of one fork
 	probes    probes
 	types     []sandbox.InstanceType
 	meter     Meter
@@ -107,7 +113,7 @@ func New(c Config) (*Engine, error) {
 		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "drivers, records and templates are needed")
 	}
 	e := &Engine{
-		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates,
+		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates, gateway: c.Gateway,
 		now: c.Clock, log: c.Logger, version: c.Version,
 		live: map[sandbox.ID]*live{}, creating: map[sandbox.ID]context.CancelCauseFunc{},
 	}
@@ -130,13 +136,16 @@ func New(c Config) (*Engine, error) {
 	if c.Queue == 0 {
 		c.Queue = 1024
 	}
+	if c.Forks == 0 {
+		c.Forks = sandbox.MaxForks
+	}
 	if c.Wake == 0 {
 		c.Wake = defaultWake
 	}
 	if c.Events == 0 {
 		c.Events = defaultRetention
 	}
-	if c.Creates < 0 || c.Queue < 0 || c.Wake < 0 || c.Events < 0 {
+	if c.Creates < 0 || c.Queue < 0 || c.Forks < 0 || c.Wake < 0 || c.Events < 0 {
 		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "creates is %d, queue %d, wake %v, events %d", c.Creates, c.Queue, c.Wake, c.Events)
 	}
 	e.types = append(sandbox.InstanceTypes(), c.Types...)
@@ -150,6 +159,7 @@ func New(c Config) (*Engine, error) {
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
 	e.slots = newSlots(c.Creates, c.Queue)
+	e.forks = c.Forks
 	e.probes.turn = make(chan struct{}, 1)
 	e.started = e.now().UTC()
 	e.ctx, e.end = context.WithCancelCause(context.Background())

@@ -118,6 +118,7 @@ func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason stri
 	if reason == "" {
 		reason = "its machine ended"
 	}
+	e.measure(ctx, id, l) // the counters end with the machine
 	stop, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	if err := l.machine.Stop(stop); err != nil {
@@ -156,6 +157,9 @@ func (e *Engine) recover(ctx context.Context, s *stored) (driver.Machine, error)
 	}
 	d, err := e.driver(s.Class)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.enforceAgain(ctx, s); err != nil {
 		return nil, err
 	}
 	return d.Recover(ctx, s.ID, entry.Value)

@@ -134,6 +134,9 @@ func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.Ch
 	}
 	changed.revision = revision
 	*s = *changed
+	if !s.living() {
+		e.release(s.ID)
+	}
 	e.ledger.note(s)
 	counted()
 	if what != "" {

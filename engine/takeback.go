@@ -32,6 +32,9 @@ func (e *Engine) takeBack(ctx context.Context, s *stored) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.enforceAgain(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := e.intend(ctx, s, doing{Verb: resumeVerbs[s.State], Aside: s.State}); err != nil {
 		return e.ifRunning(ctx, s, err)
 	}

@@ -9,10 +9,11 @@ type Change struct {
 	Time    time.Time  `json:"time"`
 	Type    ChangeType `json:"type"`
 	Sandbox ID         `json:"sandbox"`
-	Account string     `json:"account"`         // whose it is
-	Name    string     `json:"name,omitempty"`  // the sandbox's
-	From    State      `json:"from,omitempty"`  // the state before; "" for the first
-	State   State      `json:"state,omitempty"` // the state since
+	Account string     `json:"account"`          // whose it is
+	Name    string     `json:"name,omitempty"`   // the sandbox's
+	Parent  ID         `json:"parent,omitempty"` // the sandbox that it was copied from
+	From    State      `json:"from,omitempty"`   // the state before; "" for the first
+	State   State      `json:"state,omitempty"`  // the state since
 	Reason  string     `json:"reason,omitempty"`
 }
 
@@ -22,11 +23,12 @@ type ChangeType string
 const (
 	ChangeUpdated ChangeType = "updated" // metadata, tags or policy
 	ChangeResized ChangeType = "resized" // limits
+	ChangePolicy  ChangeType = "policy"  // what it may reach
 )
 
 // ChangeTypes lists every type.
 func ChangeTypes() []ChangeType {
-	all := []ChangeType{ChangeUpdated, ChangeResized}
+	all := []ChangeType{ChangeUpdated, ChangeResized, ChangePolicy}
 	for _, s := range States() {
 		all = append(all, ChangeType(s))
 	}

@@ -11,6 +11,7 @@ type Template struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Workdir string            `json:"workdir,omitempty"` // absolute; "" means /workspace
 	User    string            `json:"user,omitempty"`    // "" means "user"
+	Policy  *Policy           `json:"policy,omitempty"`  // of sandboxes that give none; nil: DefaultPolicy
 	Created time.Time         `json:"created"`
 }
 

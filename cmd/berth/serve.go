@@ -27,6 +27,7 @@ type serveFlags struct {
 	data, listen, driver, domain string
 	logFormat, logLevel          string
 	drain                        time.Duration
+	egress                       egressFlags
 	warm                         int
 }
 
@@ -53,6 +54,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.DurationVar(&f.drain, "drain", 20*time.Second, "how long requests may go on after a signal to stop")
 	flags.IntVar(&f.warm, "warm", defaultWarm, "sandboxes that run ahead of their creates, of each kind at most; 0 for none")
+	f.egress.register(flags)
 	flags.MarkHidden("driver")
 	return cmd
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/image"
+	"github.com/berth-dev/berth/meter"
+	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/record/bolt"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -57,17 +59,29 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 			err = errors.Join(err, h.close())
 		}
 	}()
-	d, err := openDriver(f.driver, filepath.Join(data, machinesDir))
-	if err != nil {
-		return nil, err
-	}
-	h.parts = append(h.parts, part{"driver", d.Close})
 	records, err := bolt.Open(filepath.Join(data, recordsFile))
 	if err != nil {
 		return nil, err
 	}
 	h.parts = append(h.parts, part{"records", records.Close})
+	outward, err := f.egress.config()
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := netgw.New(outward)
+	if err != nil {
+		return nil, err
+	}
+	d, err := openDriver(f.driver, filepath.Join(data, machinesDir), gateway)
+	if err != nil {
+		return nil, err
+	}
+	h.parts = append(h.parts, part{"driver", d.Close})
 	templates, err := image.Open(filepath.Join(data, templatesDir), image.Options{})
+	if err != nil {
+		return nil, err
+	}
+	sums, err := meter.Open(ctx, meter.Config{Records: records})
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +89,11 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		Drivers:   []driver.Driver{d},
 		Records:   records,
 		Templates: templates,
+		Gateway:   gateway,
 		Logger:    log,
 		Version:   version,
 		Boot:      bootID(),
+		Meter:     sums,
 		Pool:      poolOf(f),
 	})
 	if err != nil {
@@ -143,7 +159,7 @@ func checkClass(class string) error {
 }
 
 // openDriver makes the driver of a class that checkClass has let pass.
-func openDriver(class, dir string) (driver.Driver, error) {
+func openDriver(class, dir string, gateway *netgw.Gateway) (driver.Driver, error) {
 	if class == "fake" {
 		return fake.New(fake.Config{Dir: dir})
 	}
@@ -151,7 +167,7 @@ func openDriver(class, dir string) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest})
+	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway})
 }
 
 // probeGVisor starts a tiny sandbox in a directory of its own, and removes it.
@@ -161,7 +177,7 @@ func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
 		return found, &sandbox.Error{Op: "probe", Kind: sandbox.Internal, Err: err}
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := openDriver("gvisor", dir)
+	d, err := openDriver("gvisor", dir, nil)
 	if err != nil {
 		return found, err
 	}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"net/netip"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-dev/berth/netgw"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// egressFlags are the operator's own rules for what leaves the sandboxes.
+type egressFlags struct {
+	allow, deny, resolvers []string
+	flows                  int
+}
+
+func (f *egressFlags) register(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.allow, "egress-allow", nil, "network that sandboxes may reach although it is private or the host's own, such as 10.1.0.0/16")
+	flags.StringSliceVar(&f.deny, "egress-deny", nil, "network that no sandbox reaches, whatever its policy says")
+	flags.StringSliceVar(&f.resolvers, "resolver", nil, "address of a DNS server to ask for the sandboxes (default: those of /etc/resolv.conf)")
+	flags.IntVar(&f.flows, "egress-connections", 1024, "connections that one sandbox may have open to the outside")
+}
+
+// config is what the flags say, checked.
+func (f *egressFlags) config() (netgw.Config, error) {
+	c := netgw.Config{Flows: f.flows}
+	if f.flows < 1 || f.flows > 1<<16 {
+		return c, usage("take 1 to 65536", "--egress-connections is %d", f.flows)
+	}
+	c.Total = max(16<<10, 4*f.flows)
+	for _, l := range []struct {
+		from []string
+		to   *[]netip.Prefix
+	}{{f.allow, &c.Allow}, {f.deny, &c.Deny}} {
+		for _, s := range l.from {
+			p, err := sandbox.ParseCIDR(s)
+			if err != nil {
+				return c, err
+			}
+			*l.to = append(*l.to, p)
+		}
+	}
+	for _, s := range f.resolvers {
+		a, err := netip.ParseAddrPort(s)
+		if err != nil {
+			ip, aerr := netip.ParseAddr(s)
+			if aerr != nil {
+				return c, usage("give an address, with or without a port", "%.80q is no address of a resolver", s)
+			}
+			a = netip.AddrPortFrom(ip, 53)
+		}
+		c.Resolvers = append(c.Resolvers, a)
+	}
+	return c, nil
+}
