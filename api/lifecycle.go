@@ -16,6 +16,7 @@ type Lifecycle interface {
 	Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 	KeepAlive(ctx context.Context, id string, seconds int64) (sandbox.Sandbox, error)
 	Update(ctx context.Context, id string, u sandbox.Update) (sandbox.Sandbox, error)
+	Fork(ctx context.Context, id string, req sandbox.ForkRequest) (sandbox.Fork, error)
 }
 
 // change serves a verb that takes an id and gives the sandbox.

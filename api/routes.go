@@ -57,6 +57,7 @@ func (a *API) routes() []route {
 		{method: "POST", path: box + "/stop", handle: a.change(a.engine.Stop), scope: work},
 		{method: "POST", path: box + "/start", handle: a.change(a.engine.Start), scope: work},
 		{method: "POST", path: box + "/keepalive", handle: a.keepAlive, scope: work},
+		{method: "POST", path: box + "/fork", handle: a.fork, scope: work},
 
 		{method: "POST", path: box + "/exec", handle: a.exec, scope: work},
 		{method: "GET", path: procs, handle: a.processes, scope: read},

@@ -32,6 +32,7 @@ type world struct {
 	aside    map[sandbox.ID]*kept
 	pausing  chan sandbox.ID // if set, Pause reports here and then blocks until leave
 	resuming chan sandbox.ID // the same of Resume
+	forking  chan int        // if set, Fork reports here how many and then blocks until leave
 	count    int             // of what Pause and Resume gave
 	resumes  int
 	cpu      time.Duration // that every machine has used

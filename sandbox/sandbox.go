@@ -21,7 +21,10 @@ type Sandbox struct {
 	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
 	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
 	Wake     *bool             `json:"wake,omitempty"`     // false: calls do not wake it; nil means true
+	Ports    []int             `json:"ports,omitempty"`    // on which something listened when that was last looked at, in order
+	Parent   ID                `json:"parent,omitempty"`   // the sandbox that it was copied from, which may be gone
 	Created  time.Time         `json:"created"`
+	Started  time.Time         `json:"started,omitzero"` // when it last began to run
 	Updated  time.Time         `json:"updated"`
 }
 

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/record"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// forkCommits is how many children's records are written at once.
+const forkCommits = 8
+
+// brood is the children of one fork, from their plans to their outcomes.
+type brood struct {
+	e    *Engine
+	each []*unborn
+}
+
+// unborn is one of them. With err set it takes no further part, and is undone.
+type unborn struct {
+	s       *stored
+	spec    driver.Spec
+	machine driver.Machine // nil before there is one
+	undo    undo
+	unlock  func() // nil before it is locked
+	err     error
+}
+
+// conceive plans the children of s. What a sandbox is made of, and what it may
+// reach, its children have too; a name they have only if one is given.
+func (e *Engine) conceive(s *stored, req sandbox.ForkRequest) (*brood, error) {
+	metadata, err := (&sandbox.Update{Metadata: req.Metadata}).Merge(s.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	b := &brood{e: e}
+	now := e.now().UTC().Round(0)
+	for i := range req.Count {
+		child := &stored{Sandbox: s.Sandbox, Base: s.Base}
+		child.ID, child.Parent, child.Name = sandbox.NewID(), s.ID, ""
+		child.State, child.Reason = sandbox.Starting, ""
+		child.Created, child.Updated, child.Started = now, now, time.Time{}
+		child.Metadata = metadata
+		if i < len(req.Names) {
+			child.Name = req.Names[i]
+		}
+		if req.Tags != nil {
+			child.Tags = req.Tags
+		}
+		if req.Idle != nil {
+			child.Idle = req.Idle
+		}
+		if req.Lifetime != nil {
+			child.Lifetime = req.Lifetime
+		}
+		if req.Wake != nil {
+			child.Wake = req.Wake
+		}
+		b.each = append(b.each, &unborn{s: child})
+	}
+	return b, nil
+}
+
+// bear takes the children from their plans to running sandboxes. Those that do
+// not get there are undone.
+func (b *brood) bear(ctx context.Context, copies func(context.Context, []driver.Spec) (driver.Forks, error)) driver.Forks {
+	b.with(func(u *unborn) error { return b.register(ctx, u) })
+	var specs []driver.Spec
+	var born []*unborn
+	for _, u := range b.each {
+		if u.err == nil {
+			specs, born = append(specs, u.spec), append(born, u)
+		}
+	}
+	var got driver.Forks
+	if len(specs) > 0 {
+		var err error
+		got, err = copies(ctx, specs)
+		if err == nil && len(got.Each) != len(specs) {
+			err = sandbox.Errorf("", sandbox.Internal, "%d outcomes for %d children", len(got.Each), len(specs))
+		}
+		for i, u := range born {
+			if u.err = err; err == nil {
+				u.machine, u.err = got.Each[i].Machine, got.Each[i].Err
+			}
+		}
+	}
+	b.with(func(u *unborn) error { return b.begin(ctx, u) })
+	b.finish(ctx)
+	return got
+}
+
+// with does a step with every child that has not failed.
+func (b *brood) with(step func(*unborn) error) {
+	var g errgroup.Group
+	g.SetLimit(forkCommits)
+	for _, u := range b.each {
+		if u.err == nil {
+			g.Go(func() error { u.err = step(u); return nil })
+		}
+	}
+	g.Wait()
+}
+
+// register puts a child on record, as starting.
+func (b *brood) register(ctx context.Context, u *unborn) (err error) {
+	e := b.e
+	if u.unlock, err = e.sandboxes.lock(ctx, string(u.s.ID)); err != nil {
+		return err
+	}
+	if err := e.admit(ctx, u.s); err != nil {
+		return err
+	}
+	if u.spec, err = e.spec(ctx, u.s); err != nil {
+		return err
+	}
+	err = e.transition(ctx, u.s, sandbox.Starting, "")
+	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
+		u.undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, u.s) })
+	}
+	return err
+}
+
+// begin puts on record that a child runs whose machine is there. What has come so
+// far is not given up when ctx ends.
+func (b *brood) begin(ctx context.Context, u *unborn) error {
+	e := b.e
+	u.undo.add("stop the machine", func(ctx context.Context) error { return e.discard(ctx, u.s, u.machine) })
+	ctx, cancel := bounded(ctx, undoTime)
+	defer cancel()
+	return e.transition(ctx, u.s, sandbox.Running, "", record.Op{Key: machineKey(u.s.ID), Value: u.machine.State()})
+}
+
+// finish undoes the children that have failed, and lets others at the rest.
+func (b *brood) finish(ctx context.Context) {
+	var g errgroup.Group
+	g.SetLimit(forkCommits)
+	for _, u := range b.each {
+		g.Go(func() error {
+			if u.err != nil {
+				// The driver sees a context that ended; its cause says why.
+				if cause := context.Cause(ctx); cause != nil && errors.Is(u.err, ctx.Err()) {
+					u.err = cause
+				}
+				u.err = u.undo.run(ctx, u.err)
+				b.e.forgetUnmade(u.s)
+			} else {
+				b.e.hold(u.s.ID, u.machine)
+			}
+			if u.unlock != nil {
+				u.unlock()
+			}
+			return nil
+		})
+	}
+	g.Wait()
+}
+
+// outcome is what became of each child. If there is none, the error says why.
+func (b *brood) outcome() ([]sandbox.Forked, error) {
+	var all []sandbox.Forked
+	var first error
+	some := false
+	for _, u := range b.each {
+		if u.err == nil {
+			all, some = append(all, sandbox.Forked{Sandbox: &u.s.Sandbox}), true
+			continue
+		}
+		all = append(all, sandbox.Forked{Err: fail("fork", u.s.ID, u.err)})
+		if first == nil {
+			first = u.err
+		}
+	}
+	if !some {
+		return nil, first
+	}
+	return all, nil
+}
