@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -77,6 +78,20 @@ func (q *query) number(name string, base, bits int) int64 {
 	form := map[int]string{8: "an octal number", 10: "a whole number"}[base]
 	q.fail(name, fmt.Errorf("%.40q is not %s of 0 or more", s, form), "")
 	return 0
+}
+
+// time returns a moment as RFC 3339 has it, or zero when it is not given.
+func (q *query) time(name string) time.Time {
+	s := q.text(name)
+	if s == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
+		q.fail(name, fmt.Errorf("%.40q is no time", s), "give a time such as 2026-05-04T10:00:00Z")
+		return time.Time{}
+	}
+	return t
 }
 
 // positive returns a number of 1 or more, or 0 when it is not given.

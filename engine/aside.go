@@ -85,6 +85,7 @@ func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) error {
 
 // save is the three steps of a pause.
 func (e *Engine) save(ctx context.Context, s *stored, l *live, d driver.Pauser, p putting) error {
+	e.measure(ctx, s.ID, l) // the counters end with the machine
 	if err := e.intend(ctx, s, doing{Verb: p.op, Aside: p.to}); err != nil {
 		return err
 	}

@@ -65,6 +65,9 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may f
 		}
 	}
 	s.Reason = reason
+	if l := e.held(id); l != nil {
+		e.measure(ctx, id, l) // the counters end with the machine
+	}
 	if err := e.intend(ctx, s, doing{Verb: "remove"}); err != nil {
 		aerr := e.again(ctx, s)
 		if sandbox.KindOf(aerr) == sandbox.NotFound {

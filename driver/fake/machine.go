@@ -208,17 +208,8 @@ func (m *machine) Usage(ctx context.Context) (driver.Usage, error) {
 	m.cpu = max(m.cpu, u.CPU) // those that ended are not counted any more
 	u.CPU = m.cpu
 	m.usage.Unlock()
-	err := filepath.WalkDir(m.d.folder(m.id), func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return skipMissing(err)
-		}
-		info, err := e.Info()
-		if err != nil {
-			return skipMissing(err)
-		}
-		u.DiskBytes += blocks(info)
-		return ctx.Err()
-	})
+	var err error
+	u.DiskBytes, err = occupied(ctx, m.d.folder(m.id))
 	if err != nil {
 		return u, &sandbox.Error{Op: "measure", ID: m.id, Err: err}
 	}

@@ -1,0 +1,33 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Metering is the verb that sums up what sandboxes have used.
+type Metering interface {
+	Consumption(ctx context.Context, q sandbox.UsageQuery) (sandbox.UsageReport, error)
+}
+
+func (a *API) consumption(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	uq := sandbox.UsageQuery{
+		Sandbox: q.text("sandbox"),
+		Account: q.text("account"),
+		Since:   q.time("since"),
+		Until:   q.time("until"),
+		By:      sandbox.UsageBy(q.text("by")),
+		Limit:   int(q.positive("limit", sandbox.MaxPage)),
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	report, err := a.engine.Consumption(r.Context(), uq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, report)
+}
