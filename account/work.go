@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"math/bits"
 	"net/netip"
 	"sync"
 	"time"
@@ -82,7 +81,7 @@ func (w *worker) spend(req sandbox.TemporaryRequest, from netip.Addr, need int) 
 	if int(raw[payloadBytes-1]) < need {
 		return forbidden("more work is asked for by now", workHint)
 	}
-	if len(req.Solution) > maxSolution || zeros(sha256.Sum256([]byte(req.Challenge+":"+req.Solution))) < need {
+	if len(req.Solution) > maxSolution || sandbox.LeadingZeros(sha256.Sum256([]byte(req.Challenge+":"+req.Solution))) < need {
 		return forbidden("the work was not done", "find a solution for which SHA-256 of challenge, colon and solution begins with so many zero bits")
 	}
 	return w.once([nonceBytes]byte(raw[:nonceBytes]), expires)
@@ -108,16 +107,4 @@ func (w *worker) once(nonce [nonceBytes]byte, expires int64) error {
 	}
 	w.spent[nonce] = expires
 	return nil
-}
-
-// zeros is how many zero bits a sum begins with.
-func zeros(sum [sha256.Size]byte) int {
-	n := 0
-	for _, b := range sum {
-		n += bits.LeadingZeros8(b)
-		if b != 0 {
-			break
-		}
-	}
-	return n
 }

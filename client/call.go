@@ -112,6 +112,9 @@ func (c *Client) headers(req *http.Request, q call) {
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
+	if c.account != "" {
+		req.Header.Set(wire.HeaderAccount, c.account)
+	}
 	req.Header.Set("User-Agent", "berth")
 	accept := q.accept
 	if accept == "" {

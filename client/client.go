@@ -22,6 +22,8 @@ type Client struct {
 	bad  error // what is wrong with the URL; every call returns it
 	key  string
 	http *http.Client
+
+	account string // that the operator acts for; "" means none
 }
 
 // Option changes how a Client works.

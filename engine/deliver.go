@@ -9,10 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -34,33 +32,22 @@ const (
 // journal, so that a slow address holds up nothing but itself.
 type hooks struct {
 	client *http.Client
+	ranges *hookRanges
 
 	mu  sync.Mutex
 	all map[string]context.CancelFunc // by the webhook's key
 }
 
 func newHooks(c *http.Client) *hooks {
+	ranges := &hookRanges{}
 	if c == nil {
-		dial := &net.Dialer{Timeout: hookTime, Control: refuseLinkLocal}
+		dial := &net.Dialer{Timeout: hookTime, Control: ranges.check}
 		c = &http.Client{Transport: &http.Transport{DialContext: dial.DialContext, TLSHandshakeTimeout: hookTime,
 			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxReply}}
 	}
 	own := *c
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &hooks{client: &own, all: map[string]context.CancelFunc{}}
-}
-
-// refuseLinkLocal keeps deliveries away from the addresses at which a cloud gives
-// its machines their credentials.
-func refuseLinkLocal(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if a := to.Addr().Unmap(); a.IsLinkLocalUnicast() || a.IsMulticast() || a == netip.MustParseAddr("fd00:ec2::254") {
-		return fmt.Errorf("the address %s takes no webhooks", a)
-	}
-	return nil
+	return &hooks{client: &own, ranges: ranges, all: map[string]context.CancelFunc{}}
 }
 
 func (h *hooks) end(key string) {

@@ -25,7 +25,7 @@ func (p *program) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(p.url, key), nil
+	return client.New(p.url, key, client.WithAccount(p.account)), nil
 }
 
 // apiKey is --key, BERTH_API_KEY, or the admin key of the local data directory,

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -29,6 +30,12 @@ type serveFlags struct {
 	drain                        time.Duration
 	egress                       egressFlags
 	warm                         int
+
+	configPath  string
+	checkConfig bool
+	config      config.File
+	level       slog.LevelVar
+	levelFixed  bool // by a flag
 }
 
 func (p *program) serveCommand() *cobra.Command {
@@ -42,6 +49,12 @@ func (p *program) serveCommand() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{ownSignals: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.configure(cmd); err != nil {
+				return err
+			}
+			if f.checkConfig {
+				return p.reportConfig(&f)
+			}
 			return p.serve(cmd.Context(), &f)
 		},
 	}
@@ -55,13 +68,14 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.DurationVar(&f.drain, "drain", 20*time.Second, "how long requests may go on after a signal to stop")
 	flags.IntVar(&f.warm, "warm", defaultWarm, "sandboxes that run ahead of their creates, of each kind at most; 0 for none")
 	f.egress.register(flags)
+	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
 	return cmd
 }
 
 // serve runs one server to its end. What is opened is closed in reverse.
 func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
-	log, err := newLogger(p.err, f.logFormat, f.logLevel)
+	log, err := newLogger(p.err, f.logFormat, f.logLevel, &f.level)
 	if err != nil {
 		return err
 	}
@@ -97,6 +111,7 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
+	defer reloadOnSignal(ctx, f, h, log)()
 
 	address := "http://" + listener.Addr().String()
 	ready := fmt.Sprintf("berth: serving %s, key in %s\n", address, filepath.Join(data.path, adminKeyFile))
@@ -126,8 +141,8 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, e
 }
 
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
+// newLogger makes a logger whose level is in l, and changes with it.
+func newLogger(w io.Writer, format, level string, l *slog.LevelVar) (*slog.Logger, error) {
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, usage("take debug, info, warn or error", "%q is no log level", level)
 	}

@@ -14,7 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/account"
 	"github.com/berth-dev/berth/api"
+	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/dialect/e2b"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
 	"github.com/berth-dev/berth/driver/gvisor"
@@ -37,6 +40,7 @@ const (
 type house struct {
 	handler http.Handler
 	streams func() // ends the streams under way
+	reload  func(*config.File)
 	parts   []part // in the order of opening
 }
 
@@ -81,7 +85,8 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	sums, err := meter.Open(ctx, meter.Config{Records: records})
+	book := account.New(account.Config{Records: records, Logger: log, Terms: termsOf(&f.config)})
+	sums, err := meter.Open(ctx, meter.Config{Records: records, Prices: pricesOf(&f.config)})
 	if err != nil {
 		return nil, err
 	}
@@ -95,20 +100,37 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		Boot:      bootID(),
 		Meter:     sums,
 		Pool:      poolOf(f),
+		Quotas:    book,
+		Types:     f.config.InstanceTypes(),
+		Creates:   f.config.Limits.Creates,
+		Queue:     f.config.Limits.Queue,
+		Wake:      time.Duration(f.config.Limits.Wake),
+		Events:    f.config.Limits.Events,
 	})
 	if err != nil {
 		return nil, err
 	}
+	e.SetWebhookRanges(f.config.WebhookRanges())
 	h.parts = append(h.parts, part{"engine", e.Close})
 	if err := e.Open(ctx); err != nil {
 		return nil, err
+	}
+	if err := book.Open(ctx, e); err != nil {
+		return nil, err
+	}
+	h.parts = append(h.parts, part{"accounts", book.Close})
+	h.reload = func(c *config.File) {
+		book.SetTerms(termsOf(c))
+		e.SetWebhookRanges(c.WebhookRanges())
 	}
 	secret, err := signSecret(data)
 	if err != nil {
 		return nil, err
 	}
-	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log})
-	h.handler, h.streams = a, a.Close
+	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log,
+		Accounts: book, Used: e.Used, ClaimURL: f.config.URL})
+	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, nil), Secret: secret, Logger: log})
+	h.handler, h.streams = doors(a, compatible), a.Close
 	return h, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Engine.SetWebhookRanges([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 	if err := s.Engine.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
