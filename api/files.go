@@ -93,7 +93,7 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
 	path := q.path("path")
 	o := sandbox.WriteOptions{User: q.text("user"), Mode: uint32(q.number("mode", 8, 32)), Parents: q.boolean("parents"),
-		Append: q.boolean("append")}
+		InPlace: q.boolean("in_place"), Append: q.boolean("append")}
 	if at := q.number("at", 10, 64); q.values.Has("at") {
 		o.At = &at
 	}

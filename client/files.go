@@ -86,6 +86,7 @@ func (c *Client) WriteFile(ctx context.Context, id, path string, o sandbox.Write
 	v := url.Values{"path": {path}}
 	setIf(v, "user", o.User)
 	setBool(v, "parents", o.Parents)
+	setBool(v, "in_place", o.InPlace)
 	setBool(v, "append", o.Append)
 	if o.At != nil {
 		v.Set("at", strconv.FormatInt(*o.At, 10))

@@ -15,7 +15,8 @@ import (
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 )
 
-// patchFile answers PATCH /files: a body is added to a file or written into it.
+// patchFile answers PATCH /files: a body is added to a file, written into it, or
+// takes the place of what it held.
 // What came before a body breaks off stays.
 func (g *Guest) patchFile(w http.ResponseWriter, r *http.Request) {
 	info, err := g.patch(r.Context(), r.URL.Query(), r.Body)
@@ -42,8 +43,9 @@ func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guest
 		return nil, err
 	}
 	at, err := number(q.Get("at"))
-	if err != nil || (q.Get("append") == "true") == q.Has("at") {
-		return nil, refuse(invalid, "set append, or at to a count of bytes", "malformed place to write to")
+	add, replace := q.Get("append") == "true", q.Get("in_place") == "true"
+	if err != nil || add && replace || q.Has("at") == (add || replace) {
+		return nil, refuse(invalid, "set in_place, append, or at to a count of bytes", "malformed place to write to")
 	}
 	owner, err := g.owner(q.Get("user"))
 	if err != nil {
@@ -58,7 +60,7 @@ func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guest
 			return nil, err
 		}
 	}
-	f, err := g.openToPatch(target, old, mode, owner, q.Get("append") == "true")
+	f, err := g.openToPatch(target, old, mode, owner, add, replace)
 	if err != nil {
 		return nil, withHint(fromOS(err), notFound, "set parents to make the folders above it")
 	}
@@ -81,8 +83,11 @@ func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guest
 }
 
 // openToPatch opens a file to write into, which is made if it is not there.
-func (g *Guest) openToPatch(target string, old fs.FileInfo, mode uint32, owner account, add bool) (*os.File, error) {
+func (g *Guest) openToPatch(target string, old fs.FileInfo, mode uint32, owner account, add, replace bool) (*os.File, error) {
 	flag := os.O_WRONLY | syscall.O_NOFOLLOW
+	if replace {
+		flag |= os.O_TRUNC
+	}
 	if add {
 		flag |= os.O_APPEND
 	}

@@ -55,6 +55,11 @@ func (c *Client) WriteFile(ctx context.Context, path string, o sandbox.WriteOpti
 	switch {
 	case o.Append && o.At != nil:
 		return sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the bytes are to be added and to be written at %d", *o.At)
+	case o.InPlace && (o.Append || o.At != nil):
+		return sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the bytes are to take the place of the file's, and to be written beside them")
+	case o.InPlace:
+		method = http.MethodPatch
+		q.Set("in_place", "true")
 	case o.Append:
 		method = http.MethodPatch
 		q.Set("append", "true")

@@ -141,12 +141,14 @@ type Offsets struct {
 }
 
 // WriteOptions says how a file is written. A write is atomic, the path holding
-// the old bytes or all of the new ones, unless Append or At is set.
+// the old bytes or all of the new ones, unless InPlace, Append or At is set, of
+// which at most one may be.
 type WriteOptions struct {
 	User    string // owner of new files and folders; "" means the template's
 	Mode    uint32 // permission bits; 0 keeps an existing file's, or means 0644
 	Parents bool   // make missing folders above it
 
-	Append bool   // add the bytes behind the end of the file
-	At     *int64 // or write them into it from this byte on, 0 or more, keeping what lies around
+	InPlace bool   // empty the file and write the bytes into it: for whoever has it open or watches it, it stays the same one
+	Append  bool   // add the bytes behind the end of the file
+	At      *int64 // or write them into it from this byte on, 0 or more, keeping what lies around
 }

@@ -44,6 +44,15 @@ func testFileTools(t *testing.T, h Harness) {
 	if got := output(t, c, "cat src/deep/c.txt"); got != "012xyy" {
 		t.Errorf("after writes in place: %q", got)
 	}
+	before := output(t, c, "stat -c %i src/deep/c.txt")
+	for _, text := range []string{"z", "012xyy"} {
+		if _, err := c.WriteFile(ctx, "/workspace/src/deep/c.txt", sandbox.WriteOptions{InPlace: true}, strings.NewReader(text)); err != nil {
+			t.Errorf("write in place: %v", err)
+		}
+		if got := output(t, c, "cat src/deep/c.txt; stat -c %i src/deep/c.txt"); got != text+before {
+			t.Errorf("written in place: %q, want %q", got, text+before)
+		}
+	}
 
 	mode, at := uint32(0o751), time.Date(2011, 12, 13, 14, 15, 16, 170_000_000, time.UTC)
 	info, err := c.Change(ctx, "/workspace/src/a.go", sandbox.FileChange{Mode: &mode, Modified: &at})
