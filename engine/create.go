@@ -40,7 +40,7 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
 	planned := s.ID
-	w := e.claim(ctx, s)
+	w := e.takeWarm(ctx, s)
 	e.ledger.rename(planned, s.ID)
 	defer e.forgetUnmade(s)
 	ctx, forget := e.abortable(ctx, s.ID)

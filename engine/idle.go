@@ -33,7 +33,7 @@ func (e *Engine) look(ctx context.Context, id sandbox.ID) time.Time {
 		return now.Add(retryAfter)
 	}
 	var next time.Time
-	if end := lifeEnd(s); !end.IsZero() {
+	if end := s.Ends(); !end.IsZero() {
 		if !now.Before(end) {
 			return e.act(ctx, s, s.Lifetime.Then(), fmt.Sprintf("its lifetime of %v is over", s.Lifetime.Length()), nil)
 		}
@@ -63,19 +63,6 @@ func (e *Engine) look(ctx context.Context, id sandbox.ID) time.Time {
 		next = at
 	}
 	return next
-}
-
-// lifeEnd is when a sandbox's lifetime is over, or zero.
-func lifeEnd(s *stored) time.Time {
-	switch length := s.Lifetime.Length(); {
-	case length == 0:
-		return time.Time{}
-	case s.Lifetime.Then() == sandbox.ActRemove:
-		return s.Created.Add(length)
-	case s.State == sandbox.Running:
-		return s.Ran.Add(length)
-	}
-	return time.Time{}
 }
 
 // idleAt is when a sandbox will have been idle for long enough, if nobody comes.

@@ -183,6 +183,29 @@ func TestLifetime(t *testing.T) {
 	})
 }
 
+// TestLifetimeOfARun ends one that runs, and leaves alone what is put aside.
+func TestLifetimeOfARun(t *testing.T) {
+	bubble(t, func(t *testing.T, h *house) {
+		s := h.create(t, sandbox.CreateRequest{Lifetime: &sandbox.Lifetime{Seconds: 600, Running: true}})
+		if want := s.Started.Add(10 * time.Minute); !s.Ends().Equal(want) {
+			t.Errorf("ends %v, want %v", s.Ends(), want)
+		}
+		after(9 * time.Minute)
+		if aside, err := h.Pause(operator(t), string(s.ID)); err != nil || !aside.Ends().IsZero() {
+			t.Fatalf("ends %v, %v", aside.Ends(), err)
+		}
+		after(100 * time.Hour)
+		h.wantState(t, s, sandbox.Paused)
+		if _, err := h.Resume(operator(t), string(s.ID)); err != nil {
+			t.Fatal(err)
+		}
+		after(9 * time.Minute)
+		h.wantState(t, s, sandbox.Running)
+		after(2 * time.Minute)
+		h.wantState(t, s, sandbox.Deleted)
+	})
+}
+
 // TestPolicyThatCannotBeKept says why, and is tried again.
 func TestPolicyThatCannotBeKept(t *testing.T) {
 	bubble(t, func(t *testing.T, h *house) {

@@ -38,6 +38,8 @@ type stored struct {
 	Ran       time.Time `json:"ran,omitzero"`        // Started, as records had it before
 	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
 
+	Shares map[int]share `json:"shares,omitempty"` // by port; one that is not there is as at first
+
 	// Counted is the processor time that its machine had used before it was this
 	// sandbox's.
 	Counted time.Duration `json:"counted,omitempty"`
@@ -103,6 +105,9 @@ func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, 
 	if next == sandbox.Running && s.State != sandbox.Running {
 		changed.Started = e.now().UTC().Round(0)
 	}
+	if next != sandbox.Running && next != sandbox.Paused {
+		changed.Ports = nil
+	}
 	what := sandbox.ChangeType(next)
 	if s.revision != 0 && s.State == next {
 		what = "" // nothing happened that anybody waits for
@@ -151,6 +156,11 @@ func (s *stored) keys(t *record.Txn, from *stored) error {
 	if s.State == sandbox.Deleted {
 		for _, key := range s.indexes() {
 			add(record.Op{Key: key, Delete: true})
+		}
+		for port, is := range s.Shares {
+			if is.Public {
+				add(record.Op{Key: publicKey(s.ID, port), Delete: true})
+			}
 		}
 		add(record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true},
 			record.Op{Key: savedKey(s.ID), Delete: true})

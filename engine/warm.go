@@ -20,9 +20,9 @@ func (e *Engine) warmKind(s *stored, image string) kind {
 	return k
 }
 
-// claim takes a machine that waits for such a sandbox, which then has its id; nil
+// takeWarm takes a machine that waits for such a sandbox, which then has its id; nil
 // if there is none. What is wrong with the template is the create's to say.
-func (e *Engine) claim(ctx context.Context, s *stored) *warm {
+func (e *Engine) takeWarm(ctx context.Context, s *stored) *warm {
 	if !e.pool.enabled() {
 		return nil
 	}

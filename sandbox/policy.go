@@ -52,10 +52,12 @@ type Idle struct {
 // Lifetime ends a sandbox whether it is idle or not.
 //
 // For the action remove the time counts from the creation, in every state; for
-// pause and stop from the moment it last began to run.
+// pause and stop, and with Running, from the moment it last began to run, and
+// only while it does.
 type Lifetime struct {
-	Seconds int64  `json:"seconds"`          // 0: no end
-	Action  Action `json:"action,omitempty"` // "" means remove
+	Seconds int64  `json:"seconds"`           // 0: no end
+	Action  Action `json:"action,omitempty"`  // "" means remove
+	Running bool   `json:"running,omitempty"` // one that is put aside has no end
 }
 
 // Check reports an error of kind Invalid for the first thing that is wrong.
@@ -130,6 +132,21 @@ func (p *Lifetime) Length() time.Duration {
 
 // Then is the action, its default filled in.
 func (p *Lifetime) Then() Action { return orAction(p.Action, ActRemove) }
+
+// Ends is when the sandbox's lifetime is over, as things are; zero means not by
+// itself.
+func (s *Sandbox) Ends() time.Time {
+	length := s.Lifetime.Length()
+	switch {
+	case length == 0:
+		return time.Time{}
+	case s.Lifetime.Then() == ActRemove && !s.Lifetime.Running:
+		return s.Created.Add(length)
+	case s.State == Running:
+		return s.Started.Add(length)
+	}
+	return time.Time{}
+}
 
 func orAction(a, fallback Action) Action {
 	if a == "" {
