@@ -17,9 +17,12 @@ type program struct {
 	in       io.Reader
 	out, err io.Writer
 
-	url  string // of the server
-	key  string // API key; "" means: look for one
-	json bool   // whole objects on standard output, errors as objects too
+	url string // of the server
+	key string // API key; "" means: look for one
+
+	account string // that the operator acts for; "" means none
+
+	json bool // whole objects on standard output, errors as objects too
 
 	parsed bool // the command line was understood: a verb has begun
 }
@@ -60,6 +63,7 @@ func (p *program) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.url, "url", envOr("BERTH_URL", defaultURL), "address of the server (BERTH_URL)")
 	flags.StringVar(&p.key, "key", "", "API key (BERTH_API_KEY; else admin.key of the local data directory)")
+	flags.StringVar(&p.account, "account", os.Getenv("BERTH_ACCOUNT"), "account to act for, with the operator's key (BERTH_ACCOUNT)")
 	flags.BoolVar(&p.json, "json", false, "print whole objects as JSON")
 
 	root.AddGroup(
@@ -72,10 +76,10 @@ func (p *program) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.rmCommand(),
-		p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand())
+	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.usageCommand(), p.rmCommand(),
+		p.forkCommand(), p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand())
 	group("process", p.execCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.cpCommand(), p.watchCommand(), p.signCommand())
-	group("server", p.serveCommand(), p.templateCommand(), p.doctorCommand())
+	group("server", p.serveCommand(), p.templateCommand(), p.keyCommand(), p.accountCommand(), p.doctorCommand())
 	root.AddCommand(p.versionCommand())
 	return root
 }
