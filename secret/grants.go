@@ -16,9 +16,6 @@ import (
 // grantPrefix + id/secret: a sandbox.Grant as JSON.
 const grantPrefix = "grant/"
 
-// maxGrants bounds what one sandbox may be granted: the secrets of its rules.
-const maxGrants = 2 * sandbox.MaxInjects
-
 // Grants keeps which sandbox may use which secret. All methods may be called at
 // once from many goroutines.
 type Grants struct{ records record.Store }
@@ -80,7 +77,7 @@ func (g *Grants) Granted(ctx context.Context, id sandbox.ID, secret string) erro
 // List returns the grants of a sandbox, by secret.
 func (g *Grants) List(ctx context.Context, id sandbox.ID) ([]sandbox.Grant, error) {
 	const op = "list grants"
-	entries, err := g.records.List(ctx, grantPrefix+string(id)+"/", "", maxGrants)
+	entries, err := g.records.List(ctx, grantPrefix+string(id)+"/", "", record.MaxPage)
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, ID: id, Err: err}
 	}
@@ -175,11 +172,10 @@ func (g *Grants) Forget(ctx context.Context, id sandbox.ID) error {
 }
 
 func (g *Grants) commit(ctx context.Context, op string, id sandbox.ID, t record.Txn) error {
-	if len(t.Then) == 0 {
-		return nil
-	}
-	if _, err := g.records.Commit(ctx, t); err != nil {
-		return &sandbox.Error{Op: op, ID: id, Err: err}
+	for some := range slices.Chunk(t.Then, record.MaxOps) { // each may be done again
+		if _, err := g.records.Commit(ctx, record.Txn{Then: some}); err != nil {
+			return &sandbox.Error{Op: op, ID: id, Err: err}
+		}
 	}
 	return nil
 }

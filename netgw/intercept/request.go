@@ -21,7 +21,7 @@ import (
 // request is one request on its way through.
 type request struct {
 	s      *session
-	w      http.ResponseWriter
+	w      *countedWriter
 	in     *http.Request
 	entry  sandbox.AuditEntry
 	policy sandbox.Policy
@@ -150,13 +150,21 @@ func (r *request) forward(c *credentials) {
 		FlushInterval:  -1, // what comes is what the client waits for
 		BufferPool:     &r.s.p.buffers,
 		ErrorLog:       r.s.p.server.ErrorLog,
-		ModifyResponse: func(resp *http.Response) error { return c.mask.apply(resp) },
+		ModifyResponse: func(resp *http.Response) error { return r.answered(resp, c) },
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { r.failed(err) },
 	}
 	if c.mask.on() {
 		proxy.Transport = untraced{r.s.upstream}
 	}
 	proxy.ServeHTTP(r.w, r.in)
+}
+
+// answered sees the answer before it passes.
+func (r *request) answered(resp *http.Response, c *credentials) error {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		r.w.status = resp.StatusCode // it is written past the writer
+	}
+	return c.mask.apply(resp)
 }
 
 // rewrite makes the request that goes out: the client's own, but for what is
@@ -170,6 +178,7 @@ func (r *request) rewrite(pr *httputil.ProxyRequest, c *credentials) {
 	out.URL.Host = net.JoinHostPort(r.s.flow.Host, strconv.Itoa(int(r.s.flow.Addr.Port())))
 	out.Host = r.in.Host
 	out.URL.RawQuery = r.in.URL.RawQuery // as it was sent
+	out.Trailer = r.in.Trailer           // filled in when the body has been read
 	for _, k := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if v, ok := r.in.Header[k]; ok {
 			out.Header[k] = v
