@@ -1,0 +1,33 @@
+package account
+
+import (
+	"context"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Sweep looks once for accounts whose time has come.
+func (b *Book) Sweep(ctx context.Context) error { return b.sweep(ctx) }
+
+// RemoveUnclaimed does what a sweep does with a temporary account whose time has
+// come, although it has not: it may be claimed at the same moment.
+func (b *Book) RemoveUnclaimed(ctx context.Context, id string) error {
+	s, err := b.load(ctx, id)
+	if err != nil {
+		return err
+	}
+	if s.State == "active" {
+		return nil // it was claimed already
+	}
+	if err := b.beginEnd(ctx, s); err != nil {
+		return ignoreConflict(err)
+	}
+	return b.finishEnd(ctx, s)
+}
+
+func ignoreConflict(err error) error {
+	if sandbox.KindOf(err) == sandbox.Conflict {
+		return nil
+	}
+	return err
+}
