@@ -100,6 +100,13 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"Kept", testKept},
 		{"Find", testFind},
 		{"Resize", testResize},
+		{"Fork", testFork},
+		{"ForkPrograms", testForkPrograms},
+		{"ForkMany", testForkMany},
+		{"ForkChain", testForkChain},
+		{"ForkStopped", testForkStopped},
+		{"ForkInPart", testForkInPart},
+		{"ForkRefusals", testForkRefusals},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			h := newDriver(t)
