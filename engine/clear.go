@@ -43,6 +43,9 @@ func (e *Engine) Clear(ctx context.Context, account string) error {
 			return fail(op, "", context.Cause(ctx))
 		}
 	}
+	if err := e.clearKept(ctx, account); err != nil {
+		return fail(op, "", err)
+	}
 	return fail(op, "", e.clearHooks(ctx, account))
 }
 
@@ -77,6 +80,26 @@ func (e *Engine) clearHooks(ctx context.Context, account string) error {
 	all, err := e.hooksOf(ctx, account)
 	for _, h := range all {
 		if err := e.removeHook(ctx, h); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// clearKept removes the snapshots and backups of an account.
+func (e *Engine) clearKept(ctx context.Context, account string) error {
+	shots, err := e.shotsOf(ctx, account)
+	for _, sh := range shots {
+		if err := e.removeShot(ctx, sh); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	backups, err := e.backupsOf(ctx, account)
+	for _, b := range backups {
+		if err := e.removeBackup(ctx, b); err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,14 @@ import (
 // Conflict: the name is taken.
 // Invalid: a malformed request, or a class this server does not run. NotFound:
 // no such template. Exhausted: too many creates wait, or the machine is full.
-func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error) {
+func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (_ sandbox.Sandbox, err error) {
 	const op = "create"
 	if req.Get {
 		s, err := e.getOrCreate(ctx, req)
 		return s, fail("get or create", "", err)
 	}
+	t := e.timed(op)
+	defer t.end(&err)
 	done, err := e.task()
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
@@ -32,8 +34,15 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
+	sh, err := e.fromSnapshot(ctx, &req)
+	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
 	s, err := e.plan(c.Account, req)
 	if err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
+	if err := e.descend(ctx, s, sh); err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
 	if err := e.admit(ctx, s); err != nil {
@@ -51,9 +60,15 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (sandbox
 			return sandbox.Sandbox{}, fail(op, "", err)
 		}
 		defer give()
+		t.stage("queue")
 	}
 	if err := e.create(ctx, s, w); err != nil {
 		return sandbox.Sandbox{}, fail(op, s.ID, err)
+	}
+	if w == nil {
+		t.stage("make")
+	} else {
+		t.stage("claim")
 	}
 	return s.Sandbox, nil
 }
@@ -162,12 +177,14 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 		return "", err
 	}
 	defer unlock()
-	t, err := e.templates.Get(ctx, s.Template)
+	t, err := e.templates.Get(ctx, orElse(s.Image, s.Template)) // a snapshot has its image
 	if err != nil {
 		return "", withHint(err, sandbox.NotFound, "berth template ls lists the templates")
 	}
-	s.Image = t.Digest
-	s.Base = base{Env: t.Env, User: t.User, Workdir: t.Workdir}
+	if s.Snapshot == "" {
+		s.Image = t.Digest
+		s.Base = base{Env: t.Env, User: t.User, Workdir: t.Workdir}
+	}
 	if s.Policy == nil {
 		s.Policy = t.Policy
 	}

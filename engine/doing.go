@@ -27,12 +27,17 @@ import (
 //	pause … start   any step           nothing                 failed, with the reason
 //	resize          (1), (2)           a live machine          running, with the limits from before
 //	remove          (1), (2)           anything                deleted: the verb is finished
+//	rollback        (1), (2)           anything                put aside at the snapshot: the verb is finished
+//	resume, start   any step           nothing, but it was     put aside there, as before
+//	                                   put aside at a snapshot
 //
 // When the driver cannot tell, the record stays as it is and the verb that came
 // upon it returns the driver's error.
 type doing struct {
-	Verb  string        `json:"verb"`            // pause, stop, resume, start, resize, remove
+	Verb  string        `json:"verb"`            // pause, stop, resume, start, resize, remove, rollback
 	Aside sandbox.State `json:"aside,omitempty"` // the state of what is put aside, if that is what is found
+
+	Snapshot sandbox.ID `json:"snapshot,omitempty"` // of a rollback
 }
 
 // intend puts on record what is about to be done. After an error the outcome may
@@ -83,9 +88,13 @@ func (e *Engine) mend(ctx context.Context, s *stored) error {
 		return e.finishRemove(ctx, s)
 	case "resize":
 		return e.restoreLimits(ctx, s)
+	case "rollback":
+		return e.mendRollback(ctx, s)
 	}
 	found, err := e.find(ctx, s)
 	switch {
+	case sandbox.KindOf(err) == sandbox.NotFound && s.From != "":
+		return e.transition(ctx, s, s.Doing.Aside, s.Reason, goneOps(s.ID)...)
 	case sandbox.KindOf(err) == sandbox.NotFound:
 		return e.lose(ctx, s)
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/pass"
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -37,13 +38,23 @@ type Config struct {
 	Events int                    // how many entries the journal keeps; 0 means 10,000
 	Hooks  *http.Client           // sends to webhooks; nil means one of its own
 
+	// SignSecret signs the tokens that open ports: pass.MinSecret random bytes or
+	// more. Another one ends every token; without one none are given out.
+	SignSecret []byte
+
+	Domain string // that previews are beneath: nobody claims a name in it
+	Proofs prover // of domains; nil: none can be proved
+
 	// Gateway holds sandboxes to their policies; without one, policies are refused.
 	Gateway gateway
-	Quotas  Quotas // nil: accounts have none
+	Audit   auditLog // nil: none is kept
+	Quotas  Quotas   // nil: accounts have none
 
-	Meter  Meter      // nil: nothing is measured
-	Egress Egress     // nil: nor is what leaves the sandboxes
-	Pool   PoolConfig // machines that run ahead of their creates
+	Meter    Meter      // nil: nothing is measured
+	Egress   Egress     // nil: nor is what leaves the sandboxes
+	Observer Observer   // hears how long verbs take; nil means nobody
+	Pool     PoolConfig // machines that run ahead of their creates
+	Archive  Archive    // nil: there are no snapshots or backups
 }
 
 // Templates keeps the root file systems that sandboxes start from.
@@ -72,6 +83,7 @@ type Engine struct {
 	records   record.Store
 	templates Templates
 	gateway   gateway
+	audit     auditLog
 	now       func() time.Time
 	log       *slog.Logger
 	version   string
@@ -86,14 +98,21 @@ type Engine struct {
 	types     []sandbox.InstanceType
 	meter     Meter
 	egress    Egress
+	observer  Observer
 	journal   journal
 	wakes     wakes
+	passes    *pass.Signer
+	domain    string
+	prover    prover
 	timers    *timers
 	hooks     *hooks
 	quotas    Quotas
 	admitting locks // by account: who claims something of its quota
 	ledger    ledger
 	pool      *pool
+	archive   Archive
+	shots     locks // by a snapshot's key: who removes it, or makes a sandbox wait for it
+	garbage   *garbage
 	boot      string
 	rebooted  bool // set by Open, before anything reads it
 
@@ -113,7 +132,7 @@ func New(c Config) (*Engine, error) {
 		return nil, sandbox.Errorf("make engine", sandbox.Invalid, "drivers, records and templates are needed")
 	}
 	e := &Engine{
-		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates, gateway: c.Gateway,
+		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates, gateway: c.Gateway, audit: c.Audit,
 		now: c.Clock, log: c.Logger, version: c.Version,
 		live: map[sandbox.ID]*live{}, creating: map[sandbox.ID]context.CancelCauseFunc{},
 	}
@@ -151,13 +170,19 @@ func New(c Config) (*Engine, error) {
 	e.types = append(sandbox.InstanceTypes(), c.Types...)
 	e.boot, e.quotas = c.Boot, c.Quotas
 	e.journal = journal{keep: int64(c.Events), next: 1, pending: map[int64]bool{}, grown: make(chan struct{})}
+	e.passes = pass.New(c.SignSecret, e.now)
+	e.domain, e.prover = c.Domain, c.Proofs
 	e.wakes = wakes{most: c.Wake, all: map[wakeKey]*wake{}}
 	e.timers = newTimers(e.now)
 	if e.meter, e.egress = c.Meter, c.Egress; e.meter == nil {
 		e.meter = noMeter{}
 	}
+	if e.observer = c.Observer; e.observer == nil {
+		e.observer = noObserver{}
+	}
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
+	e.archive, e.garbage = c.Archive, newGarbage()
 	e.slots = newSlots(c.Creates, c.Queue)
 	e.forks = c.Forks
 	e.probes.turn = make(chan struct{}, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/driver"
@@ -21,6 +22,9 @@ const (
 // look does what a sandbox's policy asks for now, and returns when to look
 // again; zero means not before something changes.
 func (e *Engine) look(ctx context.Context, id sandbox.ID) time.Time {
+	if strings.Contains(string(id), kindOfKept) {
+		return e.expire(ctx, string(id))
+	}
 	now := e.now()
 	s, err := e.load(ctx, id)
 	if err == nil && s.Doing != nil {

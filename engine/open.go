@@ -43,6 +43,13 @@ func (e *Engine) Open(ctx context.Context) error {
 		keep = append(keep, s.ID)
 		roots[s.Image] = true
 	}
+	shots, err := e.shotsOf(ctx, "")
+	if err != nil {
+		return fail(op, "", err)
+	}
+	for _, sh := range shots {
+		roots[sh.Image] = true
+	}
 	for _, class := range e.classes {
 		swept, err := e.drivers[class].Sweep(ctx, keep)
 		if err != nil {
@@ -64,6 +71,9 @@ func (e *Engine) Open(ctx context.Context) error {
 // attendAll begins what goes on beside the verbs: timers and webhooks.
 func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 	if err := e.openMeter(ctx); err != nil {
+		return err
+	}
+	if err := e.openArchive(ctx); err != nil {
 		return err
 	}
 	for _, s := range kept {

@@ -44,6 +44,10 @@ type stored struct {
 	// sandbox's.
 	Counted time.Duration `json:"counted,omitempty"`
 
+	// From is the snapshot that its next machine is made of: it was taken back to
+	// that, and has not run since. There is nothing else of it.
+	From sandbox.ID `json:"from,omitempty"`
+
 	revision int64 // of the record; 0 before it is first written
 	unowned  bool  // written before there were accounts
 }
@@ -102,6 +106,9 @@ func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, 
 	}
 	changed := *s
 	changed.State, changed.Reason, changed.Doing = next, reason, nil
+	if next == sandbox.Running {
+		changed.From = ""
+	}
 	if next == sandbox.Running && s.State != sandbox.Running {
 		changed.Started = e.now().UTC().Round(0)
 	}
@@ -118,8 +125,13 @@ func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, 
 // commit writes a changed record in one transaction with ops and, unless what is
 // "", an entry of the journal. Then s is as changed.
 func (e *Engine) commit(ctx context.Context, s, changed *stored, what sandbox.ChangeType, ops ...record.Op) error {
+	return e.commitIf(ctx, s, changed, what, nil, ops...)
+}
+
+// commitIf is commit under further conditions.
+func (e *Engine) commitIf(ctx context.Context, s, changed *stored, what sandbox.ChangeType, conds []record.Cond, ops ...record.Op) error {
 	changed.Updated = e.now().UTC().Round(0)
-	t := record.Txn{If: []record.Cond{{Key: recordKey(s.ID), Revision: s.revision}}, Then: ops}
+	t := record.Txn{If: append([]record.Cond{{Key: recordKey(s.ID), Revision: s.revision}}, conds...), Then: ops}
 	if err := changed.keys(&t, s); err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ var resumeVerbs = map[sandbox.State]string{sandbox.Paused: "resume", sandbox.Sto
 // takeBack makes a sandbox run that is paused or stopped. The caller holds its
 // lock. One that cannot wake stays as it is, with the reason; it is Failed when
 // the driver says that what was kept is gone or does not serve.
-func (e *Engine) takeBack(ctx context.Context, s *stored) (*live, error) {
+func (e *Engine) takeBack(ctx context.Context, s *stored) (_ *live, err error) {
+	t := e.timed(resumeVerbs[s.State])
+	defer t.end(&err)
 	d, err := e.pauser(s.Class)
 	if err != nil {
 		return nil, err
@@ -24,6 +26,10 @@ func (e *Engine) takeBack(ctx context.Context, s *stored) (*live, error) {
 		return nil, err
 	}
 	defer give()
+	t.stage("queue")
+	if s.From != "" {
+		return e.wakeFrom(ctx, s)
+	}
 	saved, err := e.records.Get(ctx, savedKey(s.ID))
 	if err != nil {
 		return nil, fail("find what was kept", "", err)

@@ -89,7 +89,7 @@ func (e *Engine) removeTemplate(ctx context.Context, name string) error {
 		return err
 	}
 	if len(users) > 0 {
-		text := fmt.Sprintf("%d sandboxes use it: %s", len(users), strings.Join(users[:min(3, len(users))], ", "))
+		text := fmt.Sprintf("%d sandboxes or snapshots use it: %s", len(users), strings.Join(users[:min(3, len(users))], ", "))
 		return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: "remove them first; berth ls lists them"}
 	}
 	return e.templates.Remove(ctx, name)
@@ -113,5 +113,14 @@ func (e *Engine) usersOf(ctx context.Context, t sandbox.Template) (ids []string,
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	shots, err := e.shotsOf(ctx, "")
+	for _, sh := range shots {
+		if sh.Image == t.Digest {
+			ids = append(ids, "snapshot "+string(sh.ID))
+		}
+	}
 	return ids, err
 }

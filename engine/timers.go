@@ -11,8 +11,9 @@ import (
 // lookers is how many sandboxes are looked at, or acted on, at once.
 const lookers = 4
 
-// timers holds when to look at which sandbox again, the soonest first. Its one
-// goroutine is Engine.keepTime.
+// timers holds when to look at which sandbox again, the soonest first. What
+// expires beside the sandboxes is in it too, under its key. Its one goroutine is
+// Engine.keepTime.
 type timers struct {
 	now func() time.Time
 

@@ -23,7 +23,7 @@ func (e *Engine) warmKind(s *stored, image string) kind {
 // takeWarm takes a machine that waits for such a sandbox, which then has its id; nil
 // if there is none. What is wrong with the template is the create's to say.
 func (e *Engine) takeWarm(ctx context.Context, s *stored) *warm {
-	if !e.pool.enabled() {
+	if !e.pool.enabled() || s.Snapshot != "" {
 		return nil
 	}
 	t, err := e.templates.Get(ctx, s.Template)
@@ -49,6 +49,9 @@ func (e *Engine) machineFor(ctx context.Context, s *stored, root string, w *warm
 		if err := e.endWarm(ctx, w); err != nil {
 			return nil, err
 		}
+	}
+	if s.Snapshot != "" {
+		return e.restore(ctx, s, root)
 	}
 	return e.drivers[s.Class].Create(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
 }

@@ -28,6 +28,11 @@ func (r *CreateRequest) Check() error {
 			return &Error{Op: "check template", Err: err}
 		}
 	}
+	if r.Snapshot != "" {
+		if err := CheckRef(r.Snapshot); err != nil {
+			return err
+		}
+	}
 	if err := CheckEnv(r.Env); err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ type FileHash struct {
 
 // ArchiveOptions says what form a tar stream has.
 type ArchiveOptions struct {
-	Gzip bool
+	Gzip     bool
+	Excludes []string // see BackupRequest
 }
 
 // UnpackOptions says how a tar stream becomes files. The stream may be packed

@@ -4,6 +4,7 @@ package sandbox
 type CreateRequest struct {
 	Template string            `json:"template,omitempty"` // name, or "sha256:…" of its root image
 	Class    string            `json:"class,omitempty"`    // isolation class; "" means the server's default
+	Snapshot string            `json:"snapshot,omitempty"` // id or name: it goes on from there, with that one's template, class, limits and environment
 	Name     string            `json:"name,omitempty"`     // see CheckSandboxName; taken by a living one is Conflict
 	Get      bool              `json:"get,omitempty"`      // if a living sandbox has the name, return that one as it is
 	Type     string            `json:"type,omitempty"`     // of instance: limits for those that are left out
