@@ -6,8 +6,20 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// Sweep looks once for accounts whose time has come.
-func (b *Book) Sweep(ctx context.Context) error { return b.sweep(ctx) }
+// Sweep has it looked for accounts whose time has come, and waits for a whole look
+// that begins from now on.
+func (b *Book) Sweep(ctx context.Context) error {
+	for range 2 {
+		looked := b.swept.wait()
+		b.sweepSoon()
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
 
 // RemoveUnclaimed does what a sweep does with a temporary account whose time has
 // come, although it has not: it may be claimed at the same moment.
