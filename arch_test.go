@@ -20,9 +20,9 @@ var floors = []struct {
 	{"sandbox", 0}, {"guestapi", 1}, {"screen", 1}, {"tarball", 1},
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 21}, {"record/recordtest", 11}, {"blob/blobtest", 11},
-	{"screen", 15}, {"tarball", 15}, // libraries that know no sandbox
+	{"screen", 15}, {"tarball", 15}, {"tunnel", 15}, // libraries that know no sandbox
 	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"blob/s3", 20}, {"blob/s3/s3test", 21}, {"snapshot", 20},
-	{"image", 21}, {"account", 20}, {"meter", 20}, {"metrics", 20},
+	{"image", 21}, {"account", 20}, {"pass", 20}, {"meter", 20}, {"metrics", 20},
 	{"driver/gvisor/runsc", 21}, {"driver/gvisor", 22}, {"driver/fake", 22},
 	{"engine", 30}, {"cluster", 40},
 	{"client", 41}, {"api", 50}, {"dialect", 51}, {"edge", 50}, {"sshd", 50}, {"mcp", 50}, {"dash", 50},

@@ -58,6 +58,9 @@ func (e *Engine) using(ctx context.Context, id string, a sandbox.Activity) (s *s
 			return nil, nil, nil, err
 		}
 		if end, ok := l.begin(a, e.now); ok {
+			if a != sandbox.ActivityConnection {
+				e.stirPorts(sid, l)
+			}
 			return s, l, end, nil
 		}
 	}

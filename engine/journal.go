@@ -48,9 +48,12 @@ func (j *journal) reserve(what sandbox.ChangeType, from, to *stored) *entry {
 	n := j.next
 	j.next++
 	j.pending[n] = true
-	c := sandbox.Change{Cursor: cursorOf(n), Time: to.Updated, Type: what, Sandbox: to.ID, Account: to.Account, Name: to.Name, State: to.State, Reason: to.Reason}
+	c := sandbox.Change{Cursor: cursorOf(n), Time: to.Updated, Type: what, Sandbox: to.ID, Account: to.Account, Name: to.Name, Parent: to.Parent, State: to.State, Reason: to.Reason}
 	if from.revision != 0 {
 		c.From = from.State
+	}
+	if what == sandbox.ChangePortOpened || what == sandbox.ChangePortClosed {
+		c.Port = portChanged(from.Ports, to.Ports)
 	}
 	return &entry{j, n, c}
 }

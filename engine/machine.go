@@ -19,6 +19,7 @@ type live struct {
 	machine driver.Machine
 	guest   *guestclient.Client
 	uses
+	eye     portEye
 	parted  atomic.Value // sandbox.State: what it is being put aside as, or ""
 	watched sync.Once
 }

@@ -15,6 +15,7 @@ type Change struct {
 	From    State      `json:"from,omitempty"`   // the state before; "" for the first
 	State   State      `json:"state,omitempty"`  // the state since
 	Reason  string     `json:"reason,omitempty"`
+	Port    int        `json:"port,omitempty"` // that was opened or closed
 }
 
 // ChangeType is what happened: the state that was entered, or one of those below.
@@ -23,12 +24,15 @@ type ChangeType string
 const (
 	ChangeUpdated ChangeType = "updated" // metadata, tags or policy
 	ChangeResized ChangeType = "resized" // limits
-	ChangePolicy  ChangeType = "policy"  // what it may reach
+
+	ChangePortOpened ChangeType = "port.opened" // something listens there now
+	ChangePortClosed ChangeType = "port.closed"
+	ChangePolicy     ChangeType = "policy" // what it may reach
 )
 
 // ChangeTypes lists every type.
 func ChangeTypes() []ChangeType {
-	all := []ChangeType{ChangeUpdated, ChangeResized, ChangePolicy}
+	all := []ChangeType{ChangeUpdated, ChangeResized, ChangePortOpened, ChangePortClosed, ChangePolicy}
 	for _, s := range States() {
 		all = append(all, ChangeType(s))
 	}

@@ -119,3 +119,10 @@ type Admission struct {
 	Cookie     string // a pass for the browser that By serves, if it is to get one
 	Expires    time.Time
 }
+
+// Pass is a token that a request shows.
+type Pass struct {
+	Text     string
+	Cookie   bool // it came in a cookie
+	Exchange bool // a browser shows it, and can be given a cookie in its place
+}
