@@ -29,6 +29,13 @@ type Config struct {
 	// from start to start. Another secret ends every URL that was signed before;
 	// without one none are signed.
 	SignSecret []byte
+
+	// Previews gives the address of a port's preview; nil: there are none.
+	Previews func(id sandbox.ID, port int) string
+
+	Metrics       http.Handler // of /metrics; nil: there are none
+	PublicMetrics bool         // they need no key
+	Counter       Counter      // of requests; nil means nobody
 }
 
 // Engine is what the API serves: the engine, or a client of another server.
@@ -36,12 +43,16 @@ type Engine interface {
 	Sandboxes
 	Lifecycle
 	Journal
+	Policies
+	Secrets
 	Webhooks
 	Metering
 	Processes
 	Sessions
 	Terminals
 	Files
+	Ports
+	Domains
 	Templates
 	Status(ctx context.Context) (sandbox.Status, error)
 }
@@ -126,9 +137,15 @@ type API struct {
 	engine Engine
 	key    *[sha256.Size]byte // of the admin key; nil lets nobody in
 	hosts  []string
-	log    *slog.Logger
-	mux    *http.ServeMux
-	signer *signer
+
+	previews func(id sandbox.ID, port int) string
+	log      *slog.Logger
+	mux      *http.ServeMux
+	signer   *signer
+
+	measures http.Handler
+	public   bool // the measures
+	counter  Counter
 
 	accounts Accounts
 	used     func(account string) sandbox.Quota
@@ -140,7 +157,7 @@ type API struct {
 
 // New returns an API.
 func New(c Config) *API {
-	a := &API{engine: c.Engine, hosts: c.Hosts, log: c.Logger, mux: http.NewServeMux()}
+	a := &API{engine: c.Engine, previews: c.Previews, hosts: c.Hosts, log: c.Logger, mux: http.NewServeMux()}
 	if c.AdminKey != "" {
 		sum := sha256.Sum256([]byte(c.AdminKey))
 		a.key = &sum
@@ -150,6 +167,9 @@ func New(c Config) *API {
 	}
 	a.accounts, a.used, a.claimURL = c.Accounts, c.Used, c.ClaimURL
 	a.signer = newSigner(c.SignSecret)
+	if a.measures, a.public, a.counter = c.Metrics, c.PublicMetrics, c.Counter; a.counter == nil {
+		a.counter = noCounter{}
+	}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	for _, r := range a.routes() {
 		a.mux.Handle(r.method+" "+r.path, a.guarded(r))

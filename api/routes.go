@@ -17,6 +17,10 @@ type route struct {
 	open   bool          // needs no key
 	scope  sandbox.Scope // that a key must have; a route that states none takes the operator alone
 
+	// socket is what a key must have beyond that, to take the route as a WebSocket:
+	// what comes in through it is input.
+	socket sandbox.Scope
+
 	// operator says that only the operator's key will do.
 	operator bool
 
@@ -44,6 +48,7 @@ func (a *API) routes() []route {
 	)
 	return []route{
 		{method: "GET", path: "/healthz", handle: a.health, open: true},
+		{method: "GET", path: "/metrics", handle: a.metrics, open: a.public, operator: !a.public},
 		{method: "GET", path: "/v1/openapi.json", handle: a.openapi, open: true},
 		{method: "GET", path: "/v1/status", handle: a.status, scope: read},
 
@@ -57,7 +62,19 @@ func (a *API) routes() []route {
 		{method: "POST", path: box + "/stop", handle: a.change(a.engine.Stop), scope: work},
 		{method: "POST", path: box + "/start", handle: a.change(a.engine.Start), scope: work},
 		{method: "POST", path: box + "/keepalive", handle: a.keepAlive, scope: work},
-		{method: "POST", path: box + "/fork", handle: a.fork, scope: work},
+		{method: "POST", path: box + "/fork", handle: a.fork, scope: admin},
+
+		{method: "GET", path: box + "/policy", handle: a.policy, scope: read},
+		{method: "PUT", path: box + "/policy", handle: a.setPolicy, scope: admin},
+		{method: "GET", path: box + "/grants", handle: a.grants, scope: read},
+		{method: "PUT", path: box + "/grants/{secret}", handle: a.restoreGrant, scope: admin},
+		{method: "DELETE", path: box + "/grants/{secret}", handle: a.revokeGrant, scope: admin},
+		{method: "GET", path: "/v1/secrets", handle: a.secrets, scope: read},
+		{method: "GET", path: "/v1/secrets/{secret}", handle: a.secret, scope: read},
+		{method: "PUT", path: "/v1/secrets/{secret}", handle: a.setSecret, scope: admin},
+		{method: "DELETE", path: "/v1/secrets/{secret}", handle: a.removeSecret, scope: admin},
+		{method: "GET", path: "/v1/policy.schema.json", handle: a.policySchema, open: true},
+		{method: "GET", path: "/v1/audit", handle: a.audit, scope: read},
 
 		{method: "POST", path: box + "/exec", handle: a.exec, scope: work},
 		{method: "GET", path: procs, handle: a.processes, scope: read},
@@ -78,7 +95,7 @@ func (a *API) routes() []route {
 
 		{method: "GET", path: terms, handle: a.terminals, scope: read},
 		{method: "POST", path: terms, handle: a.openTerminal, scope: work},
-		{method: "GET", path: term, handle: a.terminal, scope: read},
+		{method: "GET", path: term, handle: a.terminal, scope: read, socket: work},
 		{method: "DELETE", path: term, handle: a.closeTerminal, scope: work},
 		{method: "POST", path: term + "/input", handle: a.typeTerminal, scope: work},
 		{method: "POST", path: term + "/resize", handle: a.resizeTerminal, scope: work},
@@ -105,6 +122,15 @@ func (a *API) routes() []route {
 		{method: "HEAD", path: files + "/signed", handle: a.readSigned, open: true, anywhere: true},
 		{method: "PUT", path: files + "/signed", handle: a.writeSigned, open: true, anywhere: true},
 		{method: "GET", path: box + "/watch", handle: a.watch, scope: read},
+
+		{method: "GET", path: box + "/ports", handle: a.ports, scope: read},
+		{method: "POST", path: box + "/ports/{port}/share", handle: a.sharePort, scope: work},
+		{method: "GET", path: box + "/ports/{port}/tunnel", handle: a.tunnelPort, scope: work},
+		{method: "GET", path: "/v1/domains", handle: a.domains, scope: read},
+		{method: "POST", path: "/v1/domains", handle: a.addDomain, scope: admin},
+		{method: "GET", path: "/v1/domains/{domain}", handle: a.domain, scope: read},
+		{method: "DELETE", path: "/v1/domains/{domain}", handle: a.removeDomain, scope: admin},
+		{method: "POST", path: "/v1/domains/{domain}/verify", handle: a.verifyDomain, scope: admin},
 
 		{method: "GET", path: "/v1/usage", handle: a.consumption, scope: read},
 		{method: "GET", path: "/v1/events", handle: a.changes, scope: read},

@@ -48,7 +48,12 @@ type Config struct {
 	// Gateway holds sandboxes to their policies; without one, policies are refused.
 	Gateway gateway
 	Audit   auditLog // nil: none is kept
-	Quotas  Quotas   // nil: accounts have none
+
+	// Credentials and Vault serve what policies inject; without them, such
+	// policies are refused. Both are given or neither.
+	Credentials credentials
+	Vault       vault
+	Quotas      Quotas // nil: accounts have none
 
 	Meter    Meter      // nil: nothing is measured
 	Egress   Egress     // nil: nor is what leaves the sandboxes
@@ -78,16 +83,18 @@ const (
 // Engine makes sandboxes and works in them. All methods may be called at once
 // from many goroutines; Open comes first.
 type Engine struct {
-	drivers   map[string]driver.Driver
-	classes   []string // in the order given
-	records   record.Store
-	templates Templates
-	gateway   gateway
-	audit     auditLog
-	now       func() time.Time
-	log       *slog.Logger
-	version   string
-	started   time.Time
+	drivers     map[string]driver.Driver
+	classes     []string // in the order given
+	records     record.Store
+	templates   Templates
+	gateway     gateway
+	audit       auditLog
+	credentials credentials
+	vault       vault
+	now         func() time.Time
+	log         *slog.Logger
+	version     string
+	started     time.Time
 
 	sandboxes locks // by id: who changes a sandbox's state holds its lock
 	names     locks // by template: who starts from it or removes it
@@ -133,6 +140,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		drivers: map[string]driver.Driver{}, records: c.Records, templates: c.Templates, gateway: c.Gateway, audit: c.Audit,
+		credentials: c.Credentials, vault: c.Vault,
 		now: c.Clock, log: c.Logger, version: c.Version,
 		live: map[sandbox.ID]*live{}, creating: map[sandbox.ID]context.CancelCauseFunc{},
 	}

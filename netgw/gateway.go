@@ -202,5 +202,16 @@ func (g *Gateway) Traffic(id sandbox.ID) sandbox.Traffic {
 	return t.traffic.read()
 }
 
+// EgressBytes is what a sandbox has sent since this process first knew it.
+func (g *Gateway) EgressBytes(id sandbox.ID) (int64, bool) {
+	g.mu.Lock()
+	t := g.tenants[id]
+	g.mu.Unlock()
+	if t == nil {
+		return 0, false
+	}
+	return t.traffic.sent.Load(), true
+}
+
 // Counts is what the gateway has done since it was made.
 func (g *Gateway) Counts() Counts { return g.count.read() }

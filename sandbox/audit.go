@@ -98,3 +98,10 @@ type Traffic struct {
 	Sent     int64 `json:"sent"`     // out of the sandbox
 	Received int64 `json:"received"` // into it
 }
+
+// AuditStream is a stream of entries, which goes on with those to come. Close
+// ends it and may be called at any time, twice too.
+type AuditStream interface {
+	Recv() (AuditEntry, error)
+	Close() error
+}

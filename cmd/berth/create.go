@@ -14,6 +14,7 @@ type createFlags struct {
 	template, class   string
 	cpu, memory, disk string
 	env, metadata     []string
+	policy, profile   string
 	policyFlags
 }
 
@@ -39,6 +40,8 @@ func (p *program) createCommand() *cobra.Command {
 	flags.StringVar(&f.disk, "disk", "", "what it may write, such as 20GiB (default 8GiB)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE of every process")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "KEY=VALUE kept with the sandbox, for ls")
+	flags.StringVar(&f.profile, "profile", "", "what it may reach: open, allow-list or none (default the template's, or open)")
+	flags.StringVar(&f.policy, "policy", "", "document of what it may reach; - is standard input")
 	f.policyFlags.register(cmd)
 	cmd.RegisterFlagCompletionFunc("template", p.completeTemplates)
 	return cmd
@@ -47,6 +50,9 @@ func (p *program) createCommand() *cobra.Command {
 func (p *program) create(ctx context.Context, f *createFlags) error {
 	request, err := f.request()
 	if err != nil {
+		return err
+	}
+	if request.Policy, err = p.egressPolicy(f.policy, f.profile); err != nil {
 		return err
 	}
 	c, err := p.connect()

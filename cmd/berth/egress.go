@@ -2,9 +2,11 @@ package main
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/berth-dev/berth/audit"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -13,6 +15,8 @@ import (
 type egressFlags struct {
 	allow, deny, resolvers []string
 	flows                  int
+	auditKeep              string
+	auditDays              int
 }
 
 func (f *egressFlags) register(flags *pflag.FlagSet) {
@@ -20,6 +24,8 @@ func (f *egressFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.deny, "egress-deny", nil, "network that no sandbox reaches, whatever its policy says")
 	flags.StringSliceVar(&f.resolvers, "resolver", nil, "address of a DNS server to ask for the sandboxes (default: those of /etc/resolv.conf)")
 	flags.IntVar(&f.flows, "egress-connections", 1024, "connections that one sandbox may have open to the outside")
+	flags.StringVar(&f.auditKeep, "audit-size", "512MiB", "how much of the audit is kept, at most")
+	flags.IntVar(&f.auditDays, "audit-days", 90, "how long it is kept, at most")
 }
 
 // config is what the flags say, checked.
@@ -53,4 +59,16 @@ func (f *egressFlags) config() (netgw.Config, error) {
 		c.Resolvers = append(c.Resolvers, a)
 	}
 	return c, nil
+}
+
+// openAudit opens the audit beneath a data directory.
+func (f *egressFlags) openAudit(dir string) (*audit.Log, error) {
+	keep, err := parseSize(f.auditKeep)
+	if err != nil {
+		return nil, err
+	}
+	if f.auditDays < 1 || f.auditDays > 3650 {
+		return nil, usage("take 1 to 3650", "--audit-days is %d", f.auditDays)
+	}
+	return audit.Open(audit.Config{Dir: dir, Keep: keep, KeepTime: time.Duration(f.auditDays) * 24 * time.Hour})
 }

@@ -35,7 +35,7 @@ const ownSignals = "own-signals"
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	p := &program{in: in, out: out, err: errs}
 	root := p.root()
-	root.SetArgs(args)
+	root.SetArgs(policyVerbFirst(root, args))
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -77,7 +77,7 @@ func (p *program) root() *cobra.Command {
 		}
 	}
 	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.usageCommand(), p.rmCommand(),
-		p.forkCommand(), p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand())
+		p.forkCommand(), p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand(), p.policyCommand(), p.auditCommand())
 	group("process", p.execCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.cpCommand(), p.watchCommand(), p.signCommand())
 	group("server", p.serveCommand(), p.templateCommand(), p.keyCommand(), p.accountCommand(), p.doctorCommand())
 	root.AddCommand(p.versionCommand())

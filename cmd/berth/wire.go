@@ -34,6 +34,7 @@ const (
 	recordsFile  = "records.db"
 	templatesDir = "templates"
 	machinesDir  = "machines"
+	auditDir     = "audit"
 )
 
 // house is a server's parts, wired: the one place that names concrete bodies.
@@ -72,6 +73,18 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
+	told, err := f.egress.openAudit(filepath.Join(data, auditDir))
+	if err != nil {
+		return nil, err
+	}
+	h.parts = append(h.parts, part{"audit", told.Close})
+	outward.Audit = told
+	keeping, err := openSecrets(ctx, &f.credentials, data, records, log)
+	if err != nil {
+		return nil, err
+	}
+	h.parts = append(h.parts, part{"interception", keeping.proxy.Close})
+	outward.Intercept = looking{keeping.proxy}
 	gateway, err := netgw.New(outward)
 	if err != nil {
 		return nil, err
@@ -90,22 +103,28 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
+	measures := newMetrics(log, gateway, sums)
 	e, err := engine.New(engine.Config{
-		Drivers:   []driver.Driver{d},
-		Records:   records,
-		Templates: templates,
-		Gateway:   gateway,
-		Logger:    log,
-		Version:   version,
-		Boot:      bootID(),
-		Meter:     sums,
-		Pool:      poolOf(f),
-		Quotas:    book,
-		Types:     f.config.InstanceTypes(),
-		Creates:   f.config.Limits.Creates,
-		Queue:     f.config.Limits.Queue,
-		Wake:      time.Duration(f.config.Limits.Wake),
-		Events:    f.config.Limits.Events,
+		Drivers:     []driver.Driver{d},
+		Records:     records,
+		Templates:   templates,
+		Gateway:     gateway,
+		Audit:       told,
+		Credentials: keeping.proxy,
+		Vault:       keeping.vault,
+		Logger:      log,
+		Version:     version,
+		Boot:        bootID(),
+		Meter:       sums,
+		Egress:      gateway,
+		Observer:    measures,
+		Pool:        poolOf(f),
+		Quotas:      book,
+		Types:       f.config.InstanceTypes(),
+		Creates:     f.config.Limits.Creates,
+		Queue:       f.config.Limits.Queue,
+		Wake:        f.config.Limits.Wake.Duration,
+		Events:      f.config.Limits.Events,
 	})
 	if err != nil {
 		return nil, err
@@ -128,7 +147,9 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		return nil, err
 	}
 	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log,
-		Accounts: book, Used: e.Used, ClaimURL: f.config.URL})
+		Accounts: book, Used: e.Used, ClaimURL: f.config.URL,
+		Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
+	askEngine(measures, e)
 	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, nil), Secret: secret, Logger: log})
 	h.handler, h.streams = doors(a, compatible), a.Close
 	return h, nil
