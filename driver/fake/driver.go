@@ -70,14 +70,16 @@ func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 
 // Create makes a scratch folder and a guest that works in it.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Machine, error) {
-	m, err := d.create(ctx, spec)
+	m, err := d.createFrom(ctx, spec, nil)
 	if err != nil {
 		return nil, &sandbox.Error{Op: "create", ID: spec.ID, Err: err}
 	}
 	return m, nil
 }
 
-func (d *Driver) create(ctx context.Context, spec driver.Spec) (*machine, error) {
+// createFrom makes a machine in whose folder is what fill puts there, if that is
+// not nil.
+func (d *Driver) createFrom(ctx context.Context, spec driver.Spec, fill func(folder string) error) (*machine, error) {
 	if err := check(spec); err != nil {
 		return nil, err
 	}
@@ -87,7 +89,16 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (*machine, error)
 	if err := d.reserve(spec.ID); err != nil {
 		return nil, err
 	}
-	m, err := start(d, spec)
+	var m *machine
+	var err error
+	if fill != nil {
+		if err = fill(d.folder(spec.ID)); err != nil {
+			err = errors.Join(err, os.RemoveAll(d.folder(spec.ID)))
+		}
+	}
+	if err == nil {
+		m, err = start(d, spec)
+	}
 	if err == nil {
 		if err = m.greet(ctx); err != nil {
 			err = errors.Join(err, m.end("its creation was given up", false))

@@ -60,3 +60,13 @@ func (d *Driver) OOMScores(id sandbox.ID) (sentry int64, others []int64, err err
 	}
 	return sentry, others, err
 }
+
+// LimitsOf are the limits of a machine's group, as its files hold them.
+func (d *Driver) LimitsOf(id sandbox.ID) ([]string, error) {
+	held, err := d.groups.group(string(id)).limits()
+	var all []string
+	for _, l := range held {
+		all = append(all, l.Name+" "+l.Text)
+	}
+	return all, err
+}

@@ -15,7 +15,7 @@ import (
 
 // The environment of a process that is to be killed in the midst of a verb.
 const (
-	victimVerb = "BERTH_TEST_VICTIM" // pause or resume
+	victimVerb = "BERTH_TEST_VICTIM" // pause, resume, fork or capture
 	victimDir  = "BERTH_TEST_VICTIM_DIR"
 	victimID   = "BERTH_TEST_VICTIM_ID"
 )
@@ -36,6 +36,10 @@ func TestVictim(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := filepath.Join(os.Getenv(victimDir), "ready")
+	if verb == "fork" || verb == "capture" {
+		forkAsVictim(t, d, id, found.State, verb)
+		return
+	}
 	if verb == "pause" {
 		m, err := d.Recover(t.Context(), id, found.State)
 		if err != nil {

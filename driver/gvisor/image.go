@@ -123,16 +123,19 @@ func (d *Driver) readImage(dir string) (image, error) {
 	if err := readNote(filepath.Join(dir, innerName), &i.inner); err != nil {
 		return i, err
 	}
-	parts := []string{i.engine, i.layer}
+	parts := []string{i.layer}
 	if i.about.Keep == driver.KeepMemory {
-		parts = append(parts, filepath.Join(i.engine, stateName), filepath.Join(i.engine, pagesName), filepath.Join(i.engine, pagesMetaName))
+		parts = append(parts, i.guest, filepath.Join(i.engine, stateName), filepath.Join(i.engine, pagesName), filepath.Join(i.engine, pagesMetaName))
 		if !guestImageName.MatchString(i.inner.Guest) {
 			return i, notWhole(fmt.Errorf("%q is not a guest's image", i.inner.Guest))
 		}
 	}
+	if st, err := os.Lstat(i.engine); err != nil || !st.IsDir() {
+		return i, notWhole(errors.Join(err, fmt.Errorf("%s is not a folder", engineName)))
+	}
 	for _, p := range parts {
-		if _, err := os.Lstat(p); err != nil {
-			return i, notWhole(err)
+		if st, err := os.Lstat(p); err != nil || !st.Mode().IsRegular() {
+			return i, notWhole(errors.Join(err, fmt.Errorf("%s is not a file", filepath.Base(p))))
 		}
 	}
 	if err := i.about.Limits.Check(); err != nil {
