@@ -1,0 +1,144 @@
+// Package e2b serves E2B's clients, unmodified: its control API, and what they
+// find on the ports of a sandbox.
+//
+// It translates. Every handler reads E2B's form, calls a verb of the engine and
+// writes E2B's form. It keeps nothing: access tokens are derived from a secret and
+// the sandbox's id.
+package e2b
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// Config is what a Dialect is made of.
+type Config struct {
+	Engine Engine
+	Domain string // of the server; its clients use api.<Domain> and <port>-<id>.<Domain>
+
+	// Enter lets in whoever shows the 40 hex digits of a key: the context names the
+	// caller, until leave is called. An unknown key is Unauthorized.
+	Enter func(ctx context.Context, digits string) (_ context.Context, leave func(), err error)
+
+	// Secret derives the access tokens of sandboxes: 32 random bytes or more, kept
+	// from start to start. Another secret ends every token.
+	Secret []byte
+
+	Logger *slog.Logger // nil means none
+}
+
+// Engine is what the dialect needs of the engine.
+type Engine interface {
+	Create(ctx context.Context, req sandbox.CreateRequest) (sandbox.Sandbox, error)
+	Get(ctx context.Context, id string) (sandbox.Sandbox, error)
+	List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error)
+	Update(ctx context.Context, id string, u sandbox.Update) (sandbox.Sandbox, error)
+	Remove(ctx context.Context, id string) error
+	Pause(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Stop(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Resume(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Start(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Awake(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Usage(ctx context.Context, id string) (sandbox.Usage, error)
+	Changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error)
+	Dial(ctx context.Context, id string, port int) (net.Conn, error)
+
+	Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error)
+	Attach(ctx context.Context, id, process string, from sandbox.Offsets) (sandbox.Events, error)
+	Input(ctx context.Context, id, process string, r io.Reader) error
+	CloseInput(ctx context.Context, id, process string) error
+	Signal(ctx context.Context, id, process, signal string) error
+	Processes(ctx context.Context, id string) ([]sandbox.Process, error)
+
+	OpenTerminal(ctx context.Context, id string, req sandbox.TerminalRequest) (t sandbox.Terminal, made bool, err error)
+	AttachTerminal(ctx context.Context, id, terminal string, at sandbox.TerminalAttach) (sandbox.TerminalEvents, error)
+	TerminalInput(ctx context.Context, id, terminal string, r io.Reader) error
+	ResizeTerminal(ctx context.Context, id, terminal string, cols, rows int) error
+	SignalTerminal(ctx context.Context, id, terminal, signal string) error
+	CloseTerminal(ctx context.Context, id, terminal string) error
+	Terminals(ctx context.Context, id string) ([]sandbox.Terminal, error)
+
+	Stat(ctx context.Context, id, path string, follow bool) (sandbox.FileInfo, error)
+	ListDir(ctx context.Context, id, path string, depth, limit int, after string) ([]sandbox.FileInfo, bool, error)
+	MakeDir(ctx context.Context, id, path string, mode uint32, user string, parents bool) (sandbox.FileInfo, error)
+	Move(ctx context.Context, id, from, to string, replace bool) error
+	RemoveFile(ctx context.Context, id, path string, recursive bool) error
+	ReadFile(ctx context.Context, id, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
+	WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
+	FileAttributes(ctx context.Context, id, path string) (sandbox.Attributes, error)
+	SetFileAttributes(ctx context.Context, id, path string, c sandbox.AttributeChange) (sandbox.Attributes, error)
+	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
+}
+
+// Prefix is the path under which the control API is served on every host.
+const Prefix = "/e2b"
+
+// Dialect is the handler of all that E2B's clients send.
+type Dialect struct {
+	engine   Engine
+	domain   string
+	enter    func(ctx context.Context, digits string) (_ context.Context, leave func(), err error)
+	secret   []byte
+	log      *slog.Logger
+	control  http.Handler
+	guest    http.Handler // the services of the guest port
+	watchers watchers
+}
+
+// New returns a Dialect.
+func New(c Config) *Dialect {
+	d := &Dialect{engine: c.Engine, domain: strings.ToLower(c.Domain), enter: c.Enter, secret: c.Secret, log: c.Logger}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.control = d.controlHandler()
+	d.guest = d.guestHandler()
+	return d
+}
+
+// Claims reports whether a request is for this dialect: by its path, by a host
+// name that its clients use, or by the headers that name a sandbox's port.
+func (d *Dialect) Claims(r *http.Request) bool {
+	if under(r.URL.Path, Prefix) || hasTarget(r) {
+		return true
+	}
+	host := hostOf(r)
+	if host == "api."+d.domain {
+		return true
+	}
+	port, _, ok := splitHost(host)
+	return ok && (port == guestPort || port == kernelPort) || d.unnamedFile(r)
+}
+
+// ServeHTTP serves what Claims has claimed.
+func (d *Dialect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch host := hostOf(r); {
+	case hasTarget(r) && sharedHost(host, d.domain):
+		d.serveHeaders(w, r)
+	case under(r.URL.Path, Prefix):
+		http.StripPrefix(Prefix, d.control).ServeHTTP(w, r)
+	case host == "api."+d.domain:
+		d.control.ServeHTTP(w, r)
+	case d.unnamedFile(r):
+		d.serveUnnamed(w, r)
+	default:
+		d.serveHost(w, r, host)
+	}
+}
+
+func under(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+// hostOf is the host that a request names, without its port, in lower case.
+func hostOf(r *http.Request) string {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(host)
+}

@@ -1,0 +1,111 @@
+import { test } from 'node:test'
+import assert from 'node:assert/strict'
+import { AuthenticationError, Sandbox, SandboxNotFoundError, NotFoundError } from 'e2b'
+import { box, sleep, until } from './setup.mjs'
+
+test('create, info, kill', async () => {
+  const sbx = await box({ metadata: { owner: 'me & you', n: '1' } })
+  assert.match(sbx.sandboxId, /^[a-z0-9]+$/)
+  assert.equal(await sbx.isRunning(), true)
+  const info = await sbx.getInfo()
+  assert.equal(info.sandboxId, sbx.sandboxId)
+  assert.equal(info.state, 'running')
+  assert.deepEqual(info.metadata, { owner: 'me & you', n: '1' })
+  assert.ok(info.startedAt instanceof Date && info.endAt > info.startedAt)
+  assert.equal(await sbx.kill(), true)
+  assert.equal(await sbx.kill(), false)
+  assert.equal(await sbx.isRunning(), false)
+  assert.equal(await Sandbox.kill('nosuchsandbox'), false)
+  await assert.rejects(Sandbox.getInfo(sbx.sandboxId), SandboxNotFoundError)
+  await assert.rejects(Sandbox.connect(sbx.sandboxId), SandboxNotFoundError)
+})
+
+test('a key that is not known', async () => {
+  await assert.rejects(Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }), AuthenticationError)
+})
+
+test('an unknown template', async () => {
+  await assert.rejects(Sandbox.create('no-such-template'), (e) => e.statusCode === 404 || e instanceof NotFoundError)
+})
+
+test('list by metadata and state, in pages', async () => {
+  const tag = 'list-' + Date.now()
+  const a = await box({ metadata: { tag, which: 'a b&c=d' } })
+  const b = await box({ metadata: { tag, which: 'b' } })
+  const all = await Sandbox.list({ query: { metadata: { tag } } }).nextItems()
+  assert.deepEqual(all.map((s) => s.sandboxId), [b.sandboxId, a.sandboxId])
+  const one = await Sandbox.list({ query: { metadata: { which: 'a b&c=d' } } }).nextItems()
+  assert.deepEqual(one.map((s) => s.sandboxId), [a.sandboxId])
+  const pages = Sandbox.list({ limit: 1, query: { metadata: { tag }, state: ['running', 'paused'] } })
+  const seen = []
+  while (pages.hasNext) seen.push(...(await pages.nextItems()).map((s) => s.sandboxId))
+  assert.deepEqual(seen, [b.sandboxId, a.sandboxId])
+  await a.pause()
+  const paused = await Sandbox.list({ query: { metadata: { tag }, state: ['paused'] } }).nextItems()
+  assert.deepEqual(paused.map((s) => [s.sandboxId, s.state]), [[a.sandboxId, 'paused']])
+})
+
+test('timeouts end it, and only setTimeout shortens them', async () => {
+  const sbx = await box({ timeoutMs: 200_000 })
+  const before = (await sbx.getInfo()).endAt
+  await Sandbox.connect(sbx.sandboxId, { timeoutMs: 10_000 })
+  assert.deepEqual((await sbx.getInfo()).endAt, before)
+  await Sandbox.connect(sbx.sandboxId, { timeoutMs: 400_000 })
+  assert.ok((await sbx.getInfo()).endAt > before)
+  await sbx.setTimeout(1_000)
+  await until(async () => !(await sbx.isRunning()), 'it is gone')
+  await assert.rejects(sbx.getInfo(), SandboxNotFoundError)
+})
+
+test('pause keeps processes, memory and the token', async () => {
+  const sbx = await box({ envs: { KEPT: 'yes' } })
+  await sbx.files.write('note.txt', 'before')
+  const job = await sbx.commands.run('i=0; while true; do i=$((i+1)); echo $i > /tmp/count; sleep 0.1; done', { background: true, timeoutMs: 0 })
+  assert.equal(await sbx.pause(), true)
+  assert.equal(await sbx.pause(), false)
+  assert.equal(await sbx.isRunning(), false)
+  assert.equal((await Sandbox.getInfo(sbx.sandboxId)).state, 'paused')
+  const again = await Sandbox.connect(sbx.sandboxId)
+  assert.equal(await again.files.read('note.txt'), 'before')
+  assert.equal((await again.commands.run('echo $KEPT')).stdout, 'yes\n')
+  const first = Number(await again.files.read('/tmp/count'))
+  await until(async () => Number(await sbx.files.read('/tmp/count')) > first, 'the job goes on, and the old handle too')
+  assert.ok((await sbx.commands.list()).some((p) => p.pid === job.pid))
+})
+
+test('auto-pause and auto-resume', async () => {
+  const sbx = await box({ timeoutMs: 2_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+  await sbx.files.write('a.txt', 'kept')
+  await until(async () => (await sbx.getInfo()).state === 'paused', 'it is paused')
+  assert.equal(await sbx.files.read('a.txt'), 'kept')
+  assert.equal((await sbx.getInfo()).state, 'running')
+})
+
+test('without auto-resume a paused one stays so', async () => {
+  const sbx = await box({ lifecycle: { onTimeout: 'pause' } })
+  await sbx.pause()
+  await assert.rejects(sbx.commands.run('true'))
+  assert.equal((await sbx.getInfo()).state, 'paused')
+})
+
+test('metrics', async () => {
+  const sbx = await box()
+  const [m] = await sbx.getMetrics()
+  assert.ok(m.memUsed > 0 && m.memTotal >= m.memUsed && m.cpuCount >= 1)
+})
+
+test('a stream breaks when its sandbox is killed', async () => {
+  const sbx = await box()
+  const job = await sbx.commands.run('sleep 100', { background: true })
+  const end = assert.rejects(job.wait())
+  await sleep(200)
+  await sbx.kill()
+  await end
+})
+
+test('twenty at once', async () => {
+  const all = await Promise.all(Array.from({ length: 20 }, () => box()))
+  const out = await Promise.all(all.map((s) => s.commands.run('echo $E2B_SANDBOX_ID')))
+  assert.deepEqual(out.map((r) => r.stdout.trim()), all.map((s) => s.sandboxId))
+  assert.equal(new Set(out.map((r) => r.stdout)).size, 20)
+})
