@@ -114,7 +114,9 @@ func (a *API) allAccounts(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, wire.Accounts{Accounts: all})
 }
 
-func (a *API) ownAccount(w http.ResponseWriter, r *http.Request) error { return a.showAccount(w, r, "") }
+func (a *API) ownAccount(w http.ResponseWriter, r *http.Request) error {
+	return a.showAccount(w, r, "")
+}
 
 func (a *API) account(w http.ResponseWriter, r *http.Request) error {
 	return a.showAccount(w, r, r.PathValue("account"))

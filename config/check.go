@@ -37,6 +37,9 @@ func (f *File) check() error {
 	if l := f.Limits; l.Creates < 0 || l.Queue < 0 || l.Events < 0 {
 		return bad("limits", "leave a bound out for the default", "a bound is negative")
 	}
+	if r := f.Room; r.Free < 0 || r.Percent < 0 || r.Percent > 90 {
+		return bad("room", "free takes bytes, percent 0 to 90", "free is %d, percent %d", r.Free, r.Percent)
+	}
 	if err := f.checkTypes(); err != nil {
 		return err
 	}
@@ -70,8 +73,8 @@ func (t *Temporary) check() error {
 		return bad("temporary", "leave a bound out for the default", "a bound is negative")
 	case t.WorkBits < 0 || t.WorkBits > maxWork:
 		return bad("temporary.work_bits", "20 is about a second", "it is %d, 0 to %d are taken", t.WorkBits, maxWork)
-	case t.Lifetime != 0 && time.Duration(t.Lifetime) < time.Minute:
-		return bad("temporary.lifetime", "give at least a minute", "it is %v", time.Duration(t.Lifetime))
+	case t.Lifetime.Duration != 0 && t.Lifetime.Duration < time.Minute:
+		return bad("temporary.lifetime", "give at least a minute", "it is %v", t.Lifetime.Duration)
 	}
 	return t.Quota.Quota().Check()
 }
@@ -129,6 +132,7 @@ func Fixed(old, next File) []string {
 		{"listen", old.Listen == next.Listen}, {"domain", old.Domain == next.Domain}, {"url", old.URL == next.URL},
 		{"log_format", old.LogFormat == next.LogFormat}, {"drain", old.Drain == next.Drain},
 		{"limits", old.Limits == next.Limits}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
+		{"metrics", old.Metrics == next.Metrics}, {"room", old.Room == next.Room},
 	} {
 		if !k.same {
 			keys = append(keys, k.name)

@@ -35,6 +35,8 @@ type File struct {
 	Temporary Temporary `toml:"temporary"`
 	Webhooks  Webhooks  `toml:"webhooks"`
 	Prices    Prices    `toml:"prices"`
+	Metrics   Metrics   `toml:"metrics"`
+	Room      Room      `toml:"room"`
 }
 
 // Limits are of the server.
@@ -86,6 +88,18 @@ type Prices struct {
 	Memory string `toml:"memory_gib_second"`
 	Disk   string `toml:"disk_gb_second"`
 	Egress string `toml:"egress_gb"`
+}
+
+// Metrics says who may read /metrics.
+type Metrics struct {
+	Public bool `toml:"public"` // everybody; left out, whoever has the operator's key
+}
+
+// Room is what must stay free of the disk that holds the data: the more of the
+// two. Below it nothing is begun that needs room.
+type Room struct {
+	Free    Size  `toml:"free"`    // bytes; 0 means 2 GiB
+	Percent int64 `toml:"percent"` // 0 to 90; left out, 5
 }
 
 // DefaultTemporaryQuota is what a temporary account may use unless the file says

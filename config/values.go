@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Duration is a time such as "60s" or "1h30m", of at least 0.
-type Duration time.Duration
+// Duration is a time such as "60s" or "1h30m", of at least 0. It is no number: which
+// unit a number would be of is anybody's guess.
+type Duration struct{ time.Duration }
 
 // UnmarshalText reads a duration.
 func (d *Duration) UnmarshalText(b []byte) error {
@@ -18,7 +19,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	if err != nil || v < 0 {
 		return fmt.Errorf("%.40q is not a time such as \"60s\" or \"1h30m\"", b)
 	}
-	*d = Duration(v)
+	d.Duration = v
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -47,8 +46,8 @@ func (f *serveFlags) configure(cmd *cobra.Command) error {
 			*k.to = k.value
 		}
 	}
-	if c.Drain != 0 && !cmd.Flags().Changed("drain") {
-		f.drain = time.Duration(c.Drain)
+	if c.Drain.Duration != 0 && !cmd.Flags().Changed("drain") {
+		f.drain = c.Drain.Duration
 	}
 	return pricesOf(&c).Check()
 }
@@ -66,7 +65,7 @@ func (p *program) reportConfig(f *serveFlags) error {
 func termsOf(c *config.File) account.Terms {
 	t := account.Terms{Quota: c.Quota.Quota()}
 	if c.Temporary.Enabled {
-		t.Temporary = &account.Temporary{Quota: c.TemporaryQuota(), Lifetime: time.Duration(c.Temporary.Lifetime),
+		t.Temporary = &account.Temporary{Quota: c.TemporaryQuota(), Lifetime: c.Temporary.Lifetime.Duration,
 			Hourly: c.Temporary.Hourly, Most: c.Temporary.Most, WorkBits: c.Temporary.WorkBits}
 	}
 	return t
