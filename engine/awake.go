@@ -76,7 +76,13 @@ func (e *Engine) awake(ctx context.Context, id sandbox.ID, asked bool) (*stored,
 		}
 		if s.State == sandbox.Running && s.Doing == nil {
 			if l := e.held(id); l != nil && l.touch(e.now()) {
-				return s, l, nil
+				if s.trusts() || e.credentials == nil {
+					return s, l, nil
+				}
+				if err := e.haveTrust(ctx, id); err != nil {
+					return nil, nil, err
+				}
+				continue
 			}
 		} else if s.Doing == nil && s.State != sandbox.Paused && s.State != sandbox.Stopped {
 			return nil, nil, notRunning(s)
@@ -163,6 +169,9 @@ func (e *Engine) wakeOne(ctx context.Context, id sandbox.ID, asked bool) error {
 	case sandbox.Paused, sandbox.Stopped:
 		if !asked && s.Wake != nil && !*s.Wake {
 			return asleep(s)
+		}
+		if err := e.mayWake(s); err != nil {
+			return err
 		}
 		return e.wakeAdmitted(ctx, s)
 	}

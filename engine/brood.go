@@ -123,7 +123,10 @@ func (b *brood) register(ctx context.Context, u *unborn) (err error) {
 	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
 		u.undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, u.s) })
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return e.endow(ctx, u.s.Parent, u.s)
 }
 
 // begin puts on record that a child runs whose machine is there. What has come so

@@ -86,6 +86,9 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 	if err := limits.Check(); err != nil {
 		return nil, err
 	}
+	if err := e.canBudget(req.Budget); err != nil {
+		return nil, err
+	}
 	if req.Class == "" {
 		req.Class = e.classes[0]
 	}
@@ -100,7 +103,7 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 	return &stored{Sandbox: sandbox.Sandbox{
 		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
-		Idle: req.Idle, Lifetime: req.Lifetime, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
+		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
 	}}, nil
 }
 
@@ -187,6 +190,9 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 	}
 	if s.Policy == nil {
 		s.Policy = t.Policy
+	}
+	if err := e.checkCredentials(ctx, s.Account, s.Policy); err != nil {
+		return "", err
 	}
 	err = e.transition(ctx, s, sandbox.Starting, "")
 	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too

@@ -18,22 +18,27 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sand
 	if err := cmd.Check(); err != nil {
 		return nil, fail(op, "", err)
 	}
+	t := e.timed(op)
 	activity := sandbox.ActivityExec
 	if cmd.Detach {
 		activity = sandbox.ActivityStream
 	}
-	return e.streaming(ctx, op, id, activity, func(s *stored, l *live) (sandbox.Events, error) {
+	events, err := e.streaming(ctx, op, id, activity, func(s *stored, l *live) (sandbox.Events, error) {
+		t.stage("wake")
 		whole, err := s.complete(cmd)
 		if err != nil {
 			return nil, err
 		}
 		return l.guest.Start(ctx, whole)
 	})
+	t.end(&err)
+	return events, err
 }
 
 // complete fills in what the command leaves open.
 func (s *stored) complete(cmd sandbox.Command) (sandbox.Command, error) {
 	env := make(map[string]string, len(s.Base.Env)+len(s.Env)+len(cmd.Env))
+	s.Trust.environment(env)
 	maps.Copy(env, s.Base.Env)
 	maps.Copy(env, s.Env)
 	maps.Copy(env, cmd.Env)

@@ -20,6 +20,9 @@ type gateway interface {
 // enforce puts a sandbox's policy into force. It comes before its machine is
 // made, resumed or adopted.
 func (e *Engine) enforce(ctx context.Context, s *stored) error {
+	if err := e.grant(ctx, s); err != nil {
+		return fail("enforce its policy", "", err)
+	}
 	if e.gateway == nil {
 		if s.Policy != nil {
 			return noGateway()
@@ -107,6 +110,9 @@ func (e *Engine) setPolicy(ctx context.Context, s *stored, p sandbox.Policy) err
 	if !s.living() || s.State == sandbox.Starting {
 		return notRunning(s)
 	}
+	if err := e.checkCredentials(ctx, s.Account, &p); err != nil {
+		return err
+	}
 	changed := *s
 	changed.Policy = &p
 	if err := e.enforce(ctx, &changed); err != nil {
@@ -114,7 +120,7 @@ func (e *Engine) setPolicy(ctx context.Context, s *stored, p sandbox.Policy) err
 	}
 	err := e.commit(ctx, s, &changed, sandbox.ChangePolicy)
 	if err == nil {
-		return nil
+		return e.installTrust(ctx, s)
 	}
 	ctx, cancel := bounded(ctx, undoTime)
 	defer cancel()

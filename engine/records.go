@@ -37,6 +37,7 @@ type stored struct {
 	Doing     *doing    `json:"doing,omitempty"`     // the verb that is under way, or was when the engine ended
 	Ran       time.Time `json:"ran,omitzero"`        // Started, as records had it before
 	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
+	Trust     *trust    `json:"trust,omitempty"`     // what its programs were given to trust
 
 	Shares map[int]share `json:"shares,omitempty"` // by port; one that is not there is as at first
 
@@ -103,6 +104,11 @@ func notFound() error {
 func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, reason string, ops ...record.Op) error {
 	if s.revision != 0 && !s.State.CanBecome(next) {
 		return sandbox.Errorf("change state", sandbox.Conflict, "a sandbox that is %s cannot become %s", s.State, next)
+	}
+	if next == sandbox.Deleted {
+		if err := e.disown(ctx, s.ID); err != nil {
+			return err
+		}
 	}
 	changed := *s
 	changed.State, changed.Reason, changed.Doing = next, reason, nil

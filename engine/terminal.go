@@ -22,6 +22,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, id string, req sandbox.Termin
 	}
 	defer end()
 	env := make(map[string]string, len(s.Base.Env)+len(s.Env)+len(req.Env))
+	s.Trust.environment(env)
 	maps.Copy(env, s.Base.Env)
 	maps.Copy(env, s.Env)
 	maps.Copy(env, req.Env)

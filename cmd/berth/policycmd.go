@@ -40,6 +40,7 @@ func (p *program) policyCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&profile, "profile", "", "what holds where no rule speaks: open, allow-list or none")
 	cmd.AddCommand(p.policyShow(), p.policySet(), p.policyRule("allow", true), p.policyRule("deny", false), p.policyDrop())
+	cmd.AddCommand(p.policyGrants()...)
 	return cmd
 }
 

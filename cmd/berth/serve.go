@@ -29,6 +29,7 @@ type serveFlags struct {
 	logFormat, logLevel          string
 	drain                        time.Duration
 	egress                       egressFlags
+	credentials                  credentialFlags
 	warm                         int
 
 	configPath  string
@@ -68,6 +69,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.DurationVar(&f.drain, "drain", 20*time.Second, "how long requests may go on after a signal to stop")
 	flags.IntVar(&f.warm, "warm", defaultWarm, "sandboxes that run ahead of their creates, of each kind at most; 0 for none")
 	f.egress.register(flags)
+	f.credentials.register(flags)
 	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
 	return cmd

@@ -163,7 +163,11 @@ func (as *authorities) forget(ctx context.Context, id sandbox.ID) error {
 	as.mu.Lock()
 	delete(as.all, id)
 	as.mu.Unlock()
-	_, err := as.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: authorityPrefix + string(id), Delete: true}}})
+	name := authorityPrefix + string(id)
+	if _, err := as.records.Get(ctx, name); sandbox.KindOf(err) == sandbox.NotFound {
+		return nil
+	}
+	_, err := as.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: name, Delete: true}}})
 	return err
 }
 

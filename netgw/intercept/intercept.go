@@ -74,9 +74,15 @@ type secrets interface {
 	Use(ctx context.Context, account, name string, f func(sandbox.SecretValue) error) error
 }
 
-// grants tells which sandbox may use which secret.
+// grants keeps which sandbox may use which secret.
 type grants interface {
 	Granted(ctx context.Context, id sandbox.ID, secret string) error
+	Grant(ctx context.Context, id sandbox.ID, secrets ...string) error
+	List(ctx context.Context, id sandbox.ID) ([]sandbox.Grant, error)
+	Revoke(ctx context.Context, id sandbox.ID, secret string) error
+	Restore(ctx context.Context, id sandbox.ID, secret string) error
+	Inherit(ctx context.Context, parent, child sandbox.ID) error
+	Forget(ctx context.Context, id sandbox.ID) error
 }
 
 // sealer encrypts what is put on record.
@@ -201,9 +207,38 @@ func (p *Proxy) Certificate(ctx context.Context, id sandbox.ID) ([]byte, error) 
 	return a.pem(), nil
 }
 
-// Inherit gives a fork an authority of its own, whose certificates the processes
-// that it inherited trust too. If the parent has none, neither has the child.
+// Grant gives a sandbox its right to secrets. What it has, or what was revoked,
+// stays as it is.
+func (p *Proxy) Grant(ctx context.Context, id sandbox.ID, secrets ...string) error {
+	return p.grants.Grant(ctx, id, secrets...)
+}
+
+// Grants lists what a sandbox was granted.
+func (p *Proxy) Grants(ctx context.Context, id sandbox.ID) ([]sandbox.Grant, error) {
+	return p.grants.List(ctx, id)
+}
+
+// Revoke takes a secret away from a sandbox, and ends the requests under way that
+// it was added to. NotFound: the sandbox was never granted it.
+func (p *Proxy) Revoke(ctx context.Context, id sandbox.ID, secret string) error {
+	if err := p.grants.Revoke(ctx, id, secret); err != nil {
+		return err
+	}
+	p.cut(id, func(r *request) bool { return r.uses(secret) })
+	return nil
+}
+
+// Restore gives back what Revoke took.
+func (p *Proxy) Restore(ctx context.Context, id sandbox.ID, secret string) error {
+	return p.grants.Restore(ctx, id, secret)
+}
+
+// Inherit gives a fork grants of its own, and an authority of its own, whose
+// certificates the processes that it inherited trust too.
 func (p *Proxy) Inherit(ctx context.Context, parent, child sandbox.ID) error {
+	if err := p.grants.Inherit(ctx, parent, child); err != nil {
+		return err
+	}
 	if err := p.authorities.inherit(ctx, parent, child); err != nil {
 		return &sandbox.Error{Op: "inherit authority of", ID: parent, Err: err}
 	}
@@ -213,23 +248,23 @@ func (p *Proxy) Inherit(ctx context.Context, parent, child sandbox.ID) error {
 // Forget removes what is kept of a sandbox that is no more. Doing so twice is no
 // error.
 func (p *Proxy) Forget(ctx context.Context, id sandbox.ID) error {
+	p.cut(id, func(*request) bool { return true })
 	p.mu.Lock()
-	b := p.boxes[id]
 	delete(p.boxes, id)
 	p.mu.Unlock()
-	if b != nil {
-		b.cancel(func(*request) bool { return true })
+	if err := p.grants.Forget(ctx, id); err != nil {
+		return err
 	}
 	return p.authorities.forget(ctx, id)
 }
 
-// Revoked ends the requests under way that a sandbox's secret was added to.
-func (p *Proxy) Revoked(id sandbox.ID, secret string) {
+// cut ends requests of a sandbox.
+func (p *Proxy) cut(id sandbox.ID, which func(*request) bool) {
 	p.mu.Lock()
 	b := p.boxes[id]
 	p.mu.Unlock()
 	if b != nil {
-		b.cancel(func(r *request) bool { return r.uses(secret) })
+		b.cancel(which)
 	}
 }
 

@@ -53,7 +53,11 @@ func Start(t testing.TB) *Server {
 	log := s.Log.Logger()
 	s.Accounts = account.New(account.Config{Records: records, Logger: log, Terms: account.Terms{
 		Temporary: &account.Temporary{Hourly: 1000, Quota: sandbox.Quota{Sandboxes: 1}}}})
-	s.Engine, err = engine.New(engine.Config{Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
+	keeping, err := newCredentials(t, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Engine, err = engine.New(engine.Config{Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
