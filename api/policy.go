@@ -14,7 +14,7 @@ import (
 // Policies are the verbs on what a sandbox may reach, and on what it did reach.
 type Policies interface {
 	Policy(ctx context.Context, id string) (sandbox.Policy, error)
-	SetPolicy(ctx context.Context, id string, p sandbox.Policy) (sandbox.Sandbox, error)
+	SetPolicy(ctx context.Context, id string, p sandbox.Policy) (warnings []string, err error)
 	Audit(ctx context.Context, q sandbox.AuditQuery) (sandbox.AuditPage, error)
 	FollowAudit(ctx context.Context, q sandbox.AuditQuery) (sandbox.AuditStream, error)
 }
@@ -32,10 +32,11 @@ func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &p); err != nil {
 		return err
 	}
-	if _, err := a.engine.SetPolicy(r.Context(), r.PathValue("id"), p); err != nil {
+	warnings, err := a.engine.SetPolicy(r.Context(), r.PathValue("id"), p)
+	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, wire.PolicySet{Policy: p, Warnings: p.Overlaps()})
+	return writeJSON(w, http.StatusOK, wire.PolicySet{Policy: p, Warnings: warnings})
 }
 
 // policySchema serves the schema of a policy's document: the part of this API's

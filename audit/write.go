@@ -39,7 +39,7 @@ func parsePosition(s string) (position, error) {
 	segment, aerr := strconv.ParseInt(a, 10, 64)
 	offset, berr := strconv.ParseInt(b, 10, 64)
 	p := position{segment, offset}
-	if !ok || aerr != nil || berr != nil || p.String() != s {
+	if !ok || aerr != nil || berr != nil || segment < 0 || offset < 0 || p.String() != s {
 		return p, &sandbox.Error{Op: "check audit query", Kind: sandbox.Invalid, Err: fmt.Errorf("%.40q is not a cursor", s),
 			Hint: "after takes the cursor of an entry, or next of a page"}
 	}
@@ -144,10 +144,10 @@ func (l *Log) write() {
 	}
 }
 
-// batch takes what else waits, within reason.
+// batch takes what else waits, within reason: it goes to one segment.
 func (l *Log) batch(first sandbox.AuditEntry) []sandbox.AuditEntry {
 	some := []sandbox.AuditEntry{first}
-	for len(some) < 512 {
+	for most := min(512, int(l.config.Segment>>10)); len(some) < most; {
 		select {
 		case e := <-l.queue:
 			some = append(some, e)

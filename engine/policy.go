@@ -71,27 +71,28 @@ func (e *Engine) Policy(ctx context.Context, id string) (sandbox.Policy, error) 
 }
 
 // SetPolicy replaces what a sandbox may reach, in any state but failed. It is in
-// force when SetPolicy returns, for open connections too.
+// force when SetPolicy returns, for open connections too. warnings name rules that
+// add nothing.
 //
 // Forbidden: it names what the operator has closed. NotFound: it names a secret
 // that is not there. Unsupported: it cannot be enforced here.
-func (e *Engine) SetPolicy(ctx context.Context, id string, p sandbox.Policy) (sandbox.Sandbox, error) {
+func (e *Engine) SetPolicy(ctx context.Context, id string, p sandbox.Policy) (warnings []string, err error) {
 	const op = "set policy"
 	done, err := e.task()
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return nil, fail(op, "", err)
 	}
 	defer done()
 	if err := p.Check(); err != nil {
-		return sandbox.Sandbox{}, fail(op, "", err)
+		return nil, fail(op, "", err)
 	}
 	sid, err := e.resolve(ctx, id)
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, known(id), err)
+		return nil, fail(op, known(id), err)
 	}
 	unlock, err := e.sandboxes.lock(ctx, string(sid))
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, sid, err)
+		return nil, fail(op, sid, err)
 	}
 	defer unlock()
 	s, err := e.loadMended(ctx, sid)
@@ -99,9 +100,9 @@ func (e *Engine) SetPolicy(ctx context.Context, id string, p sandbox.Policy) (sa
 		err = e.setPolicy(ctx, s, p)
 	}
 	if err != nil {
-		return sandbox.Sandbox{}, fail(op, sid, err)
+		return nil, fail(op, sid, err)
 	}
-	return s.Sandbox, nil
+	return p.Overlaps(), nil
 }
 
 // setPolicy puts the new policy into force before it writes it down: who is told
