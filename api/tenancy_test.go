@@ -12,9 +12,12 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// sample is what a route needs so that only the id can be wrong: a query and a
-// body. A route that takes neither is not listed.
-var samples = map[string]struct{ query, body string }{
+// sample is what a route needs so that only the id can be wrong: a query, a body,
+// the protocol of a WebSocket.
+type sample struct{ query, body, socket string }
+
+// samples has those of the routes that need something.
+var samples = map[string]sample{
 	"PATCH box": {body: `{"tags":["t"]}`}, "POST box/keepalive": {body: `{"seconds":1}`}, "POST box/fork": {body: `{"count":1}`},
 	"POST box/exec": {body: `{"shell":"true"}`}, "POST box/processes": {body: `{"shell":"true"}`},
 	"POST box/processes/{process}/signal": {body: `{"signal":"TERM"}`}, "POST box/sessions": {body: `{"name":"s"}`},
@@ -29,7 +32,8 @@ var samples = map[string]struct{ query, body string }{
 	"GET box/files/attributes": {query: "path=/x"}, "POST box/files/attributes": {body: `{"path":"/x","set":{"user.a":"Yg=="}}`},
 	"GET box/files/archive": {query: "path=/x"}, "PUT box/files/archive": {query: "path=/x"},
 	"POST box/files/sign": {body: `{"path":"/x","method":"read"}`}, "GET box/watch": {query: "path=/x"},
-	"PUT box/policy": {body: `{"version":1}`},
+	"PUT box/policy": {body: `{"profile":"open"}`}, "POST box/terminals": {body: `{}`},
+	"GET box/ports/{port}/tunnel": {socket: "berth.tunnel.v1"},
 }
 
 // strangers asks as one account for what another has.
@@ -46,6 +50,12 @@ func (s *strangers) ask(method, path, body string, ids ...string) (int, string) 
 	s.t.Helper()
 	r := s.s.Request(s.t, method, path, body)
 	r.Header.Set("Authorization", "Bearer "+s.key)
+	if _, protocol, ok := strings.Cut(path, "#"); ok {
+		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+			"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": protocol} {
+			r.Header.Set(name, value)
+		}
+	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -81,7 +91,7 @@ func (v *visitor) tenant(id string, scopes ...sandbox.Scope) string {
 // fill gives the variables of a route's path values.
 func fill(path, id string) string {
 	path = strings.Replace(path, "{id}", id, 1)
-	for name, value := range map[string]string{"process": "p1", "terminal": "t1", "session": "s"} {
+	for name, value := range map[string]string{"process": "p1", "terminal": "t1", "session": "s", "port": "8080"} {
 		path = strings.Replace(path, "{"+name+"}", value, 1)
 	}
 	return regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(path, "1")
@@ -106,7 +116,12 @@ func TestAnothersSandboxIsAnUnknownOne(t *testing.T) {
 		}
 		asked++
 		with := samples[route[0]+" box"+strings.TrimPrefix(route[1], "/v1/sandboxes/{id}")]
-		url := func(id string) string { return fill(route[1], id) + "?" + with.query }
+		url := func(id string) string {
+			if with.socket != "" {
+				return fill(route[1], id) + "#" + with.socket
+			}
+			return fill(route[1], id) + "?" + with.query
+		}
 		wantStatus, want := other.ask(route[0], url(unknown), with.body, unknown)
 		if wantStatus != http.StatusNotFound {
 			t.Errorf("%s %s of an unknown sandbox: %d %s: list in samples what the route takes", route[0], route[1], wantStatus, want)
