@@ -30,6 +30,7 @@ func (a *API) guarded(rt route) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		err := a.serve(rt, w, r)
+		defer func() { a.counter.Request(rt.name(), w.status) }()
 		_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // a stream's must not bound the next request's
 		path := r.URL.Path
 		if rt.secret {
@@ -45,6 +46,14 @@ func (a *API) guarded(rt route) http.Handler {
 			panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
 		}
 	})
+}
+
+// name is the route's, as metrics have it.
+func (rt route) name() string {
+	if rt.path == "" {
+		return "none"
+	}
+	return rt.method + " " + rt.path
 }
 
 // serve checks a request and runs its handler; a panic comes back as Internal.
@@ -71,7 +80,7 @@ func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
 			return err
 		}
 		defer leave()
-		if err := rt.permits(ctx); err != nil {
+		if err := rt.permits(ctx, isWebSocket(r)); err != nil {
 			return err
 		}
 		r = r.WithContext(ctx)
@@ -166,8 +175,12 @@ func unauthorized(text string) error {
 }
 
 // permits is Forbidden unless the caller of ctx may use the route.
-func (rt *route) permits(ctx context.Context) error {
+func (rt *route) permits(ctx context.Context, socket bool) error {
 	c, err := sandbox.CallerOf(ctx)
+	need := rt.scope
+	if socket && rt.socket != "" {
+		need = rt.socket
+	}
 	switch {
 	case err != nil:
 		return err
@@ -175,8 +188,8 @@ func (rt *route) permits(ctx context.Context) error {
 		return nil
 	case rt.operator || rt.scope == "":
 		return forbidden("this is for the server's operator", "ask whoever runs this server")
-	case !c.May(rt.scope):
-		return forbidden(fmt.Sprintf("the key may %s, this needs %s", joined(c.Scopes), rt.scope), "use a key with that scope")
+	case !c.May(need):
+		return forbidden(fmt.Sprintf("the key may %s, this needs %s", joined(c.Scopes), need), "use a key with that scope")
 	}
 	return nil
 }
