@@ -16,6 +16,7 @@ type putting struct {
 	keep   driver.Keep
 	reason string
 	may    func(*uses) bool // if set, asked once nobody new is let in any more
+	atOnce bool             // short calls under way are not waited for
 }
 
 // putAside pauses or stops a sandbox. The result is errBusy if p.may refuses.
@@ -49,7 +50,9 @@ func (e *Engine) putAside(ctx context.Context, id sandbox.ID, p putting) (sandbo
 // errBusy says that a machine that was idle no longer is.
 var errBusy = &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New("it is in use")}
 
-func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) error {
+func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) (err error) {
+	t := e.timed(p.op)
+	defer t.end(&err)
 	d, err := e.pauser(s.Class)
 	if err != nil {
 		return err
@@ -60,7 +63,11 @@ func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) error {
 			return err
 		}
 	}
-	free, err := l.close(ctx, p.may)
+	calm := calmTime
+	if p.atOnce {
+		calm = 0
+	}
+	free, err := l.closeIn(ctx, p.may, calm)
 	if err == nil && !free {
 		return errBusy
 	}

@@ -16,8 +16,10 @@ import (
 // NotFound: no such sandbox. Conflict: it failed, or is starting. Invalid: a
 // malformed request. Exhausted: more children than this server or the account
 // may make at once, or no room. Unsupported: its class cannot be copied.
-func (e *Engine) Fork(ctx context.Context, id string, req sandbox.ForkRequest) (sandbox.Fork, error) {
+func (e *Engine) Fork(ctx context.Context, id string, req sandbox.ForkRequest) (_ sandbox.Fork, err error) {
 	const op = "fork"
+	t := e.timed(op)
+	defer t.end(&err)
 	done, err := e.task()
 	if err != nil {
 		return sandbox.Fork{}, fail(op, "", err)

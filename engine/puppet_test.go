@@ -36,6 +36,7 @@ type world struct {
 	count    int             // of what Pause and Resume gave
 	resumes  int
 	cpu      time.Duration // that every machine has used
+	burn     time.Duration // and goes on to use, a second
 }
 
 func newWorld() *world {
@@ -131,10 +132,11 @@ type puppet struct {
 
 	content
 	limits sandbox.Limits
+	born   time.Time
 }
 
 func newPuppet(w *world, s driver.Spec, state string) *puppet {
-	return &puppet{world: w, id: s.ID, state: state, ended: make(chan struct{}), limits: s.Limits}
+	return &puppet{world: w, id: s.ID, state: state, ended: make(chan struct{}), limits: s.Limits, born: time.Now()}
 }
 
 func (p *puppet) ID() sandbox.ID { return p.id }
@@ -145,7 +147,8 @@ func (p *puppet) Dial(context.Context) (net.Conn, error) {
 func (p *puppet) Usage(context.Context) (driver.Usage, error) {
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
-	return driver.Usage{CPU: p.world.cpu}, p.world.fail["usage"]
+	burnt := time.Duration(time.Since(p.born).Seconds() * float64(p.world.burn))
+	return driver.Usage{CPU: p.world.cpu + burnt, MemoryBytes: 100 << 20}, p.world.fail["usage"]
 }
 
 func (p *puppet) Wait(ctx context.Context) (driver.Exit, error) {

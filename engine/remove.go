@@ -83,7 +83,9 @@ func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may f
 }
 
 // finishRemove ends a sandbox whose record says that it is being removed.
-func (e *Engine) finishRemove(ctx context.Context, s *stored) error {
+func (e *Engine) finishRemove(ctx context.Context, s *stored) (err error) {
+	t := e.timed("remove")
+	defer t.end(&err)
 	m, err := e.remains(ctx, s)
 	if err != nil {
 		return err

@@ -89,6 +89,12 @@ func (e *Engine) apply(s *stored, u *sandbox.Update) error {
 	if u.Lifetime != nil {
 		s.Lifetime = u.Lifetime
 	}
+	if u.Budget != nil {
+		s.Budget = u.Budget
+	}
+	if err := e.canBudget(s.Budget); err != nil {
+		return err
+	}
 	if u.Wake != nil {
 		s.Wake = u.Wake
 	}

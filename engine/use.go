@@ -65,6 +65,11 @@ func (u *uses) touch(now time.Time) bool {
 // close lets nobody new in and waits for the short calls to end, for calmTime at
 // most. If may is given and refuses, nothing changes and the result is false.
 func (u *uses) close(ctx context.Context, may func(*uses) bool) (bool, error) {
+	return u.closeIn(ctx, may, calmTime)
+}
+
+// closeIn is close that waits for so long at most.
+func (u *uses) closeIn(ctx context.Context, may func(*uses) bool, wait time.Duration) (bool, error) {
 	u.mu.Lock()
 	if may != nil && !may(u) {
 		u.mu.Unlock()
@@ -78,7 +83,7 @@ func (u *uses) close(ctx context.Context, may func(*uses) bool) (bool, error) {
 	calm := make(chan struct{})
 	u.calm = calm
 	u.mu.Unlock()
-	t := time.NewTimer(calmTime)
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-calm:

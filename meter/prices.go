@@ -11,10 +11,10 @@ import (
 // Prices are decimal numbers of dollars, such as "0.000020". An empty one means
 // the default.
 type Prices struct {
-	CPU    string `json:"cpu_second" yaml:"cpu_second"`               // of an active vCPU for a second; default 0.000020
-	Memory string `json:"memory_gib_second" yaml:"memory_gib_second"` // of a GiB provisioned for a second; default 0.0000025
-	Disk   string `json:"disk_gb_second" yaml:"disk_gb_second"`       // of 10^9 bytes kept for a second; default 0
-	Egress string `json:"egress_gb" yaml:"egress_gb"`                 // of 10^9 bytes sent; default 0
+	CPU    string // of an active vCPU for a second; default 0.000020
+	Memory string // of a GiB provisioned for a second; default 0.0000025
+	Disk   string // of 10^9 bytes kept for a second; default 0
+	Egress string // of 10^9 bytes sent; default 0
 }
 
 // DefaultPrices are those of a server that is told no others.

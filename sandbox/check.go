@@ -60,6 +60,9 @@ func (r *CreateRequest) Check() error {
 	if err := r.Policy.Check(); err != nil {
 		return err
 	}
+	if err := r.Budget.Check(); err != nil {
+		return err
+	}
 	return checkMetadata(r.Metadata)
 }
 

@@ -15,6 +15,7 @@ type CreateRequest struct {
 	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
 	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
 	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
+	Budget   *Budget           `json:"budget,omitempty"`   // nil: no bound
 	Wake     *bool             `json:"wake,omitempty"`     // nil means true
 }
 

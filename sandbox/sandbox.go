@@ -20,6 +20,7 @@ type Sandbox struct {
 	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
 	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
 	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
+	Budget   *Budget           `json:"budget,omitempty"`   // nil: no bound
 	Wake     *bool             `json:"wake,omitempty"`     // false: calls do not wake it; nil means true
 	Ports    []int             `json:"ports,omitempty"`    // on which something listened when that was last looked at, in order
 	Parent   ID                `json:"parent,omitempty"`   // the sandbox that it was copied from, which may be gone

@@ -18,6 +18,7 @@ type Update struct {
 	Tags     *[]string          `json:"tags,omitempty"`     // replaced
 	Idle     *Idle              `json:"idle,omitempty"`
 	Lifetime *Lifetime          `json:"lifetime,omitempty"`
+	Budget   *Budget            `json:"budget,omitempty"`
 	Wake     *bool              `json:"wake,omitempty"`
 	Type     string             `json:"type,omitempty"`   // of instance: its limits, unless Limits says more
 	Limits   *Limits            `json:"limits,omitempty"` // zero fields stay as they are, or as the type says
@@ -35,6 +36,9 @@ func (u *Update) Check() error {
 		}
 	}
 	if err := u.Idle.Check(); err != nil {
+		return err
+	}
+	if err := u.Budget.Check(); err != nil {
 		return err
 	}
 	return u.Lifetime.Check()
