@@ -17,23 +17,26 @@ import (
 // sayEvery is how often a draining server tells what it waits for.
 const sayEvery = 2 * time.Second
 
-// serveUntilSignal answers requests until a signal, then lets those under way
+// serveUntilSignal answers requests on every listener until a signal, then lets those under way
 // end: at most for the time drain, or until a second signal.
-func serveUntilSignal(ctx context.Context, l net.Listener, h *house, stop <-chan os.Signal, drain time.Duration, log *slog.Logger) error {
+func serveUntilSignal(ctx context.Context, all []net.Listener, h *house, stop <-chan os.Signal, drain time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(ctx) // of every request
 	defer cut()
 	active := &requests{}
 	server := newServer(active.count(h.handler), base, log)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	served := make(chan error, len(all))
+	for _, l := range all {
+		go func() { served <- server.Serve(l) }()
+	}
 
 	select {
 	case err := <-served:
-		return err
+		return errors.Join(err, server.Close())
 	case <-ctx.Done():
 	case s := <-stop:
 		log.Info("stopping; sandboxes live on", "signal", s.String(), "at most", drain)
 	}
+	h.endless()
 	bound, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	finished := make(chan error, 1)
@@ -45,8 +48,10 @@ func serveUntilSignal(ctx context.Context, l net.Listener, h *house, stop <-chan
 		cut()
 		err = server.Close()
 	}
-	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
+	for range all {
+		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+			err = errors.Join(err, serveErr)
+		}
 	}
 	active.gone(log)
 	return err

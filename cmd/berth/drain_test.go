@@ -21,7 +21,7 @@ func server(t *testing.T, drain time.Duration, h http.HandlerFunc) (url string, 
 	}
 	stop, ended = make(chan os.Signal, 2), make(chan error, 1)
 	go func() {
-		ended <- serveUntilSignal(context.Background(), l, &house{handler: h, streams: func() {}}, stop, drain, slog.New(slog.DiscardHandler))
+		ended <- serveUntilSignal(context.Background(), []net.Listener{l}, &house{handler: h, streams: func() {}, endless: func() {}}, stop, drain, slog.New(slog.DiscardHandler))
 	}()
 	return "http://" + l.Addr().String(), stop, ended
 }

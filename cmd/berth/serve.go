@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/config"
@@ -29,6 +30,7 @@ type serveFlags struct {
 	logFormat, logLevel          string
 	drain                        time.Duration
 	egress                       egressFlags
+	ingress                      ingressFlags
 	credentials                  credentialFlags
 	warm                         int
 
@@ -69,6 +71,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.DurationVar(&f.drain, "drain", 20*time.Second, "how long requests may go on after a signal to stop")
 	flags.IntVar(&f.warm, "warm", defaultWarm, "sandboxes that run ahead of their creates, of each kind at most; 0 for none")
 	f.egress.register(flags)
+	f.ingress.register(flags)
 	f.credentials.register(flags)
 	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
@@ -108,7 +111,12 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 
 	opening, release := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer release()
-	h, err := openHouse(opening, f, data.path, key, log)
+	in, err := openIngress(opening, f, data.path, listener.Addr(), log)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	h, err := openHouse(opening, f, data.path, key, in, log)
 	if err != nil {
 		return err
 	}
@@ -123,7 +131,7 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	if _, err := io.WriteString(p.out, ready); err != nil {
 		return err
 	}
-	return serveUntilSignal(ctx, listener, h, stop, f.drain, log)
+	return serveUntilSignal(ctx, append(in.listeners(), netutil.LimitListener(listener, maxConnections)), h, stop, f.drain, log)
 }
 
 // listen opens the server's door.
@@ -163,6 +171,7 @@ func newLogger(w io.Writer, format, level string, l *slog.LevelVar) (*slog.Logge
 func newServer(h http.Handler, base context.Context, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           h,

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
 	"github.com/berth-dev/berth/driver/gvisor"
+	"github.com/berth-dev/berth/edge"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/image"
 	"github.com/berth-dev/berth/meter"
@@ -41,6 +42,7 @@ const (
 type house struct {
 	handler http.Handler
 	streams func() // ends the streams under way
+	endless func() // ends those that would not end by themselves
 	reload  func(*config.File)
 	parts   []part // in the order of opening
 }
@@ -57,7 +59,7 @@ const closeLimit = 30 * time.Second
 
 // openHouse opens the parts from the ground up. A failure closes those that
 // are open.
-func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.Logger) (_ *house, err error) {
+func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress, log *slog.Logger) (_ *house, err error) {
 	h := &house{}
 	defer func() {
 		if err != nil {
@@ -103,6 +105,10 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 	if err != nil {
 		return nil, err
 	}
+	secret, err := signSecret(data)
+	if err != nil {
+		return nil, err
+	}
 	measures := newMetrics(log, gateway, sums)
 	e, err := engine.New(engine.Config{
 		Drivers:     []driver.Driver{d},
@@ -125,6 +131,9 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		Queue:       f.config.Limits.Queue,
 		Wake:        f.config.Limits.Wake.Duration,
 		Events:      f.config.Limits.Events,
+		SignSecret:  secret,
+		Domain:      f.domain,
+		Proofs:      &edge.Prover{},
 	})
 	if err != nil {
 		return nil, err
@@ -142,16 +151,13 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, log *slog.L
 		book.SetTerms(termsOf(c))
 		e.SetWebhookRanges(c.WebhookRanges())
 	}
-	secret, err := signSecret(data)
-	if err != nil {
-		return nil, err
-	}
 	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log,
-		Accounts: book, Used: e.Used, ClaimURL: f.config.URL,
+		Previews: in.preview, Accounts: book, Used: e.Used, ClaimURL: f.config.URL,
 		Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
 	askEngine(measures, e)
-	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, nil), Secret: secret, Logger: log})
-	h.handler, h.streams = doors(a, compatible), a.Close
+	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, book.EnterDigits), Secret: secret, Logger: log})
+	handler, door := in.doors(e, f.domain, doors(a, compatible), log)
+	h.handler, h.streams, h.endless = handler, a.Close, door.Close
 	return h, nil
 }
 
