@@ -258,7 +258,9 @@ func (e *Engine) RemoveBackup(ctx context.Context, id string) error {
 }
 
 func (e *Engine) removeBackup(ctx context.Context, b *backup) error {
-	if _, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: b.key(), Delete: true}}}); err != nil {
+	ctx, cancel := bounded(ctx, undoTime)
+	defer cancel()
+	if _, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: b.key(), Delete: true}}}); err != nil && !e.isGone(ctx, b.key()) {
 		return err
 	}
 	e.timers.drop(sandbox.ID(b.key()))

@@ -227,6 +227,8 @@ type town struct {
 	e     *engine.Engine
 	id    sandbox.ID
 	was   content
+
+	archive func(*fate) engine.Archive // nil: none
 }
 
 func newTown(t *testing.T, from sandbox.State) *town {
@@ -260,7 +262,11 @@ func newTown(t *testing.T, from sandbox.State) *town {
 func (x *town) open(at int, how fault) error {
 	x.fate = &fate{at: -1}
 	x.fate.arm(at, how)
-	e, err := engine.New(engine.Config{Drivers: []driver.Driver{mortal{x.h.world, x.fate}}, Records: mortalStore{x.store, x.fate}, Templates: x.h.templates})
+	c := engine.Config{Drivers: []driver.Driver{mortal{x.h.world, x.fate}}, Records: mortalStore{x.store, x.fate}, Templates: x.h.templates}
+	if x.archive != nil {
+		c.Archive = x.archive(x.fate)
+	}
+	e, err := engine.New(c)
 	if err != nil {
 		return err
 	}

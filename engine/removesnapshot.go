@@ -45,7 +45,7 @@ func (e *Engine) removeShot(ctx context.Context, sh *shot) error {
 	if _, err := e.loadShot(ctx, sh.Account, sh.ID); err != nil {
 		return err
 	}
-	if _, err := e.records.Commit(ctx, t); err != nil {
+	if _, err := e.records.Commit(ctx, t); err != nil && !e.isGone(ctx, sh.key()) {
 		return err
 	}
 	e.timers.drop(sandbox.ID(sh.key()))
@@ -55,6 +55,13 @@ func (e *Engine) removeShot(ctx context.Context, sh *shot) error {
 		return nil
 	}
 	return fromArchive(e.archive.Forget(sh.Manifest))
+}
+
+// isGone reports whether a key has no entry, after a commit whose outcome may be
+// unknown.
+func (e *Engine) isGone(ctx context.Context, key string) bool {
+	_, err := e.records.Get(ctx, key)
+	return sandbox.KindOf(err) == sandbox.NotFound
 }
 
 // notAwaited is Conflict if a sandbox is to wake from a snapshot.

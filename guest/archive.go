@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strconv"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -23,12 +24,19 @@ import (
 // the one file that is named.
 func (g *Guest) packFolder(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
+	excludes, err := parseGlobs(q["exclude"])
+	if err != nil {
+		sendError(w, err)
+		return
+	}
 	packing, err := g.packing(q.Get("path"))
 	if err != nil {
 		sendError(w, err)
 		return
 	}
 	defer packing.Root.Close()
+	packing.Leave = excludes.match
+	w.Header().Set(guestapi.ExcludesHeader, strconv.Itoa(len(excludes)))
 	w.Header().Set("Content-Type", "application/x-tar")
 	out := io.WriteCloser(nothingToClose{w})
 	if q.Get("gzip") == "true" {

@@ -11,7 +11,7 @@
 //	GET  /files?path=P&offset=N&length=N   the bytes; Berth-File-Info holds a v1.FileInfo (JSON)
 //	PUT  /files?path=P&mode=0644&user=U&parents=true   body in, a v1.FileInfo (JSON) out
 //	PATCH /files?path=P&append=true or &at=N, and as PUT   the body is added, or written into the file
-//	GET  /archive?path=P&gzip=true    a tar stream of what a folder holds
+//	GET  /archive?path=P&gzip=true&exclude=G   a tar stream of what a folder holds; Berth-Excludes says how many patterns were heeded
 //	PUT  /archive?path=P&user=U&keep_owner=true   a tar stream in, an Unpacked (JSON) out
 //	GET  /tunnel?port=N               with Upgrade: TunnelProtocol; then the bytes of a connection to that port
 //
@@ -45,6 +45,10 @@ const PrefaceLen = len(magic) + SecretLen
 
 // FileInfoHeader carries the JSON of a v1.FileInfo on a file download.
 const FileInfoHeader = "Berth-File-Info"
+
+// ExcludesHeader says, on a tar stream, how many patterns of what to leave out
+// were heeded.
+const ExcludesHeader = "Berth-Excludes"
 
 // Secret opens connections to one machine's guest.
 type Secret [SecretLen]byte

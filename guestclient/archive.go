@@ -3,6 +3,7 @@ package guestclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -20,10 +21,14 @@ func (c *Client) Archive(ctx context.Context, path string, o sandbox.ArchiveOpti
 	if err := sandbox.CheckPath(path); err != nil {
 		return nil, &sandbox.Error{Op: op, Err: err}
 	}
-	q := url.Values{"path": {path}, "gzip": {strconv.FormatBool(o.Gzip)}}
+	q := url.Values{"path": {path}, "gzip": {strconv.FormatBool(o.Gzip)}, "exclude": o.Excludes}
 	resp, err := c.bodyCall(ctx, op, http.MethodGet, archiveRoute, q, nil)
 	if err != nil {
 		return nil, err
+	}
+	if heeded := resp.Header.Get(guestapi.ExcludesHeader); len(o.Excludes) > 0 && heeded != strconv.Itoa(len(o.Excludes)) {
+		return nil, errors.Join(&sandbox.Error{Op: op, Kind: sandbox.Unsupported, Err: errors.New("its guest is too old to leave something out"),
+			Hint: "stop the sandbox and start it again: it gets a guest of this version"}, resp.Body.Close())
 	}
 	return &fileBody{ctx: ctx, op: op, in: resp.Body}, nil
 }

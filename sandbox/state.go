@@ -20,7 +20,7 @@ var transitions = map[State][]State{
 	Starting: {Running, Failed, Deleted},
 	Running:  {Paused, Stopped, Failed, Deleted},
 	Paused:   {Running, Stopped, Failed, Deleted},
-	Stopped:  {Starting, Running, Failed, Deleted},
+	Stopped:  {Starting, Running, Paused, Failed, Deleted}, // paused: taken back to a snapshot with memory
 	Failed:   {Deleted},
 	Deleted:  {},
 }

@@ -22,6 +22,9 @@ type Packing struct {
 	// entry that is no folder becomes the only one of the stream.
 	Name string
 
+	// Leave says what is left out, with all beneath it; nil leaves out nothing.
+	Leave func(name string) bool
+
 	// Skipped is told of what no stream can hold (devices, sockets, pipes) and of
 	// what the kernel makes up (/proc); nil ignores it.
 	Skipped func(name string)
@@ -68,6 +71,9 @@ type twin struct{ dev, ino uint64 }
 func (k *packer) entry(dir *os.Root, file, name string, depth int) error {
 	if err := k.ctx.Err(); err != nil {
 		return err
+	}
+	if k.Leave != nil && k.Leave(name) {
+		return nil
 	}
 	info, err := dir.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {

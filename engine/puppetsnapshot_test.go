@@ -1,0 +1,243 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/engine"
+	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+var _ driver.Snapshotter = (*world)(nil)
+
+// puppetEngine is the version that captured puppets name.
+const puppetEngine = "puppets 1"
+
+func (w *world) Capture(_ context.Context, m driver.Machine, keep driver.Keep, dir string) error {
+	if err := w.failing("capture"); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := m.(*puppet)
+	if w.machines[p.id] != p {
+		return sandbox.Errorf("capture", sandbox.Unavailable, "the machine has ended")
+	}
+	return writePuppet(dir, keep, p.content)
+}
+
+func (w *world) CaptureSaved(_ context.Context, id sandbox.ID, saved []byte, dir string) error {
+	if err := w.failing("capture"); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.aside[id]
+	if k == nil || k.token != string(saved) {
+		return sandbox.Errorf("capture", sandbox.NotFound, "nothing is aside for %q", saved)
+	}
+	keep := driver.KeepDisk
+	if k.memory != "" {
+		keep = driver.KeepMemory
+	}
+	return writePuppet(dir, keep, k.content)
+}
+
+func writePuppet(dir string, keep driver.Keep, c content) error {
+	if keep == driver.KeepDisk {
+		c.memory = ""
+	}
+	about := driver.About{Format: driver.AboutFormat, Class: "puppet", Engine: puppetEngine, Keep: keep,
+		Limits: sandbox.DefaultLimits(), Memory: int64(len(c.memory)), Disk: int64(len(c.disk)), Taken: time.Now()}
+	b, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	for name, b := range map[string][]byte{"memory": []byte(c.memory), "disk": []byte(c.disk), driver.AboutName: b} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) Restore(ctx context.Context, s driver.Spec, dir string) (driver.Machine, error) {
+	if w.resuming != nil {
+		w.resuming <- s.ID
+		select {
+		case <-w.leave:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := w.failing("restore"); err != nil {
+		return nil, err
+	}
+	memory, err := os.ReadFile(filepath.Join(dir, "memory"))
+	if err != nil {
+		return nil, err
+	}
+	disk, err := os.ReadFile(filepath.Join(dir, "disk"))
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.machines[s.ID] != nil || w.aside[s.ID] != nil {
+		return nil, sandbox.Errorf("restore", sandbox.Conflict, "two owners of %s", s.ID)
+	}
+	w.count++
+	m := newPuppet(w, s, fmt.Sprintf("state of %s #%d", s.ID, w.count))
+	m.content = content{string(memory), string(disk)}
+	w.machines[s.ID] = m
+	return m, nil
+}
+
+func (w *world) Fits(about driver.About) error {
+	if about.Engine != puppetEngine {
+		return &sandbox.Error{Op: "check", Kind: sandbox.Unsupported, Err: fmt.Errorf("it is of %q", about.Engine), Hint: "use that"}
+	}
+	return w.failing("fits")
+}
+
+func (m mortal) Capture(ctx context.Context, dm driver.Machine, keep driver.Keep, dir string) error {
+	return m.fate.pass("driver capture", func() error { return m.world.Capture(ctx, dm.(mortalMachine).puppet, keep, dir) })
+}
+
+func (m mortal) CaptureSaved(ctx context.Context, id sandbox.ID, saved []byte, dir string) error {
+	return m.fate.pass("driver capture saved", func() error { return m.world.CaptureSaved(ctx, id, saved, dir) })
+}
+
+func (m mortal) Restore(ctx context.Context, s driver.Spec, dir string) (driver.Machine, error) {
+	return m.machine("driver restore", func() (driver.Machine, error) { return m.world.Restore(ctx, s, dir) })
+}
+
+// mortalArchive is an archive as one process sees it. Its sweeps come when they
+// come, and are no steps.
+type mortalArchive struct {
+	engine.Archive
+	fate *fate
+}
+
+func (a mortalArchive) Keep(ctx context.Context, dir string, about json.RawMessage, bases ...blob.Digest) (saved *snapshot.Saved, err error) {
+	err = a.fate.pass("archive keep", func() error { saved, err = a.Archive.Keep(ctx, dir, about, bases...); return err })
+	return saved, err
+}
+
+func (a mortalArchive) Take(ctx context.Context, d blob.Digest) (dir string, release func(), err error) {
+	err = a.fate.pass("archive take", func() error { dir, release, err = a.Archive.Take(ctx, d); return err })
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, release, nil
+}
+
+func (a mortalArchive) Sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error) {
+	if a.fate.isDead() {
+		return snapshot.Swept{}, errDead
+	}
+	return a.Archive.Sweep(ctx, live)
+}
+
+// blobs is a store of blobs in memory.
+type blobs struct {
+	mu  sync.Mutex
+	all map[blob.Digest][]byte
+}
+
+func newBlobs() *blobs { return &blobs{all: map[blob.Digest][]byte{}} }
+
+func (s *blobs) Put(_ context.Context, r io.Reader) (blob.Info, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	d := blob.DigestOf(sha256.Sum256(b))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[d] = b
+	return blob.Info{Digest: d, Size: int64(len(b))}, nil
+}
+
+func (s *blobs) get(d blob.Digest) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, ok := s.all[d]
+	if !ok {
+		return nil, sandbox.Errorf("find blob", sandbox.NotFound, "no blob %s", d)
+	}
+	return b, nil
+}
+
+func (s *blobs) Open(_ context.Context, d blob.Digest, offset int64) (io.ReadCloser, error) {
+	b, err := s.get(d)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(b[offset:])), nil
+}
+
+func (s *blobs) Stat(_ context.Context, d blob.Digest) (blob.Info, error) {
+	b, err := s.get(d)
+	return blob.Info{Digest: d, Size: int64(len(b))}, err
+}
+
+func (s *blobs) Remove(_ context.Context, d blob.Digest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, d)
+	return nil
+}
+
+func (s *blobs) List(_ context.Context, f func(blob.Info) error) error {
+	s.mu.Lock()
+	var all []blob.Info
+	for d, b := range s.all {
+		all = append(all, blob.Info{Digest: d, Size: int64(len(b))})
+	}
+	s.mu.Unlock()
+	for _, i := range all {
+		if err := f(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *blobs) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// shelfOf opens an archive, as a restart does.
+func shelfOf(t *testing.T, b blob.Store, dir string) *snapshot.Shelf {
+	t.Helper()
+	store, err := snapshot.New(snapshot.Config{Blobs: b, Saves: 2, Loads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shelf, err := snapshot.OpenShelf(store, dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shelf
+}
+
+// keeping gives a house an archive.
+func keeping(t *testing.T, b blob.Store) func(*engine.Config) {
+	dir := t.TempDir()
+	return func(c *engine.Config) { c.Archive = shelfOf(t, b, dir) }
+}
