@@ -49,6 +49,16 @@ type Engine interface {
 	Changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error)
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 
+	Fork(ctx context.Context, id string, req sandbox.ForkRequest) (sandbox.Fork, error)
+	Snapshot(ctx context.Context, id string, req sandbox.SnapshotRequest) (sandbox.Snapshot, error)
+	Snapshots(ctx context.Context, q sandbox.SnapshotQuery) ([]sandbox.Snapshot, error)
+	GetSnapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
+	RemoveSnapshot(ctx context.Context, id string) error
+	SetPolicy(ctx context.Context, id string, p sandbox.Policy) (warnings []string, err error)
+	Templates(ctx context.Context) ([]sandbox.Template, error)
+	Template(ctx context.Context, name string) (sandbox.Template, error)
+	RemoveTemplate(ctx context.Context, name string) error
+
 	Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error)
 	Attach(ctx context.Context, id, process string, from sandbox.Offsets) (sandbox.Events, error)
 	Input(ctx context.Context, id, process string, r io.Reader) error

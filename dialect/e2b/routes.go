@@ -45,6 +45,16 @@ func (d *Dialect) routes() []route {
 		{"GET " + box + "/metrics", d.metrics, read},
 		{"GET " + box + "/logs", d.logsFirst, read},
 		{"GET /v2" + box + "/logs", d.logsSecond, read},
+		{"PUT " + box + "/network", d.updateNetwork, admin},
+
+		{"POST " + box + "/fork", d.fork, admin},
+		{"POST " + box + "/snapshots", d.snapshot, admin},
+		{"GET /snapshots", d.snapshots, read},
+
+		{"GET /templates", d.listTemplates, read},
+		{"GET /v2/templates", d.listTemplates, read},
+		{"GET /templates/aliases/{alias}", d.templateByAlias, read},
+		{"DELETE /templates/{template}", d.removeTemplate, admin},
 	}
 }
 

@@ -40,6 +40,9 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	if first && (n.Secure == nil || !*n.Secure) {
 		req.Metadata[metaInsecure] = "true"
 	}
+	if err := d.orSnapshot(r.Context(), &req); err != nil {
+		return err
+	}
 	s, err := d.engine.Create(r.Context(), req)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(n.TemplateID)), err: err}
@@ -49,6 +52,20 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	}
 	writeJSON(w, http.StatusCreated, d.created(s))
 	return nil
+}
+
+// orSnapshot makes a create start from the snapshot of its template's name, if
+// there is one and no template.
+func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) error {
+	_, err := d.engine.Template(ctx, req.Template)
+	if kind := sandbox.KindOf(err); kind != sandbox.NotFound && kind != sandbox.Invalid {
+		return err
+	}
+	id, ok, err := d.snapshotOf(ctx, req.Template)
+	if ok {
+		req.Template, req.Snapshot = "", id
+	}
+	return err
 }
 
 // request is the create in the engine's words.

@@ -207,3 +207,23 @@ func (d *Dialect) detail(s sandbox.Sandbox) sandboxDetail {
 	}
 	return out
 }
+
+// templateInfo describes a template.
+type templateInfo struct {
+	TemplateID    string     `json:"templateID"`
+	BuildID       string     `json:"buildID"`
+	Names         []string   `json:"names"`
+	Aliases       []string   `json:"aliases"`
+	Public        bool       `json:"public"`
+	CPUCount      int64      `json:"cpuCount"`
+	MemoryMB      int64      `json:"memoryMB"`
+	DiskSizeMB    int64      `json:"diskSizeMB"`
+	CreatedAt     time.Time  `json:"createdAt"`
+	UpdatedAt     time.Time  `json:"updatedAt"`
+	CreatedBy     *struct{}  `json:"createdBy"`
+	LastSpawnedAt *time.Time `json:"lastSpawnedAt"`
+	SpawnCount    int64      `json:"spawnCount"`
+	BuildCount    int64      `json:"buildCount"`
+	EnvdVersion   string     `json:"envdVersion"`
+	BuildStatus   string     `json:"buildStatus"`
+}

@@ -186,7 +186,7 @@ func Packages(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("%s-%x", filepath.Base(dir), sha256.Sum256(lock))[:len(filepath.Base(dir))+13]
+	name := fmt.Sprintf("%.12x", sha256.Sum256(lock))
 	kept := filepath.Join(Root(t), ".cache", "npm", name)
 	done := filepath.Join(kept, "done")
 	if _, err := os.Stat(done); err == nil {
@@ -215,10 +215,21 @@ func Packages(t *testing.T, dir string) string {
 	return kept
 }
 
-// Node runs test files of dir under Node's own test runner, with the packages of
-// its package-lock.json, and fails the test with what they print if one fails.
-func Node(t *testing.T, dir string, env []string, files ...string) {
+// Node runs the test files of dir (*.test.mjs; BERTH_TEST_FILES names some alone,
+// with spaces between) under Node's own test runner, with the packages of its
+// package-lock.json, and fails the test with what they print if one fails.
+func Node(t *testing.T, dir string, env []string) {
 	t.Helper()
+	files := strings.Fields(os.Getenv("BERTH_TEST_FILES"))
+	if len(files) == 0 {
+		all, err := filepath.Glob(filepath.Join(dir, "*.test.mjs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range all {
+			files = append(files, filepath.Base(file))
+		}
+	}
 	packages := Packages(t, dir)
 	work := t.TempDir()
 	if err := os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(work, "node_modules")); err != nil {

@@ -15,5 +15,5 @@ func TestPlainHTTP(t *testing.T) {
 		"E2B_API_KEY=e2b_" + strings.TrimPrefix(s.Key, "berth_"),
 		"E2B_API_URL=" + s.URL + "/e2b",
 		"E2B_SANDBOX_URL=" + s.URL,
-	}, "sandbox.test.mjs", "commands.test.mjs", "files.test.mjs")
+	})
 }
