@@ -5,6 +5,7 @@ package served
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -57,7 +58,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Engine, err = engine.New(engine.Config{Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test"})
+	s.Engine, err = engine.New(engine.Config{Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test", SignSecret: []byte(Key), Domain: "berth.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func Start(t testing.TB) *Server {
 	if err := s.Accounts.Open(t.Context(), s.Engine); err != nil {
 		t.Fatal(err)
 	}
-	s.API = api.New(api.Config{Engine: s.Engine, Accounts: s.Accounts, Used: s.Engine.Used, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log, SignSecret: []byte(Key)})
+	s.API = api.New(api.Config{Engine: s.Engine, Previews: preview, Accounts: s.Accounts, Used: s.Engine.Used, AdminKey: Key, Hosts: []string{"berth.test"}, Logger: log, SignSecret: []byte(Key)})
 	s.HTTP = httptest.NewServer(s.API)
 	s.URL = s.HTTP.URL
 	t.Cleanup(func() {
@@ -193,3 +194,8 @@ func (t *Templates) RootPath(tpl sandbox.Template) string { return "/nowhere/" +
 
 // Prune removes nothing.
 func (t *Templates) Prune(context.Context, func(string) bool) ([]string, error) { return nil, nil }
+
+// preview is the address of a port; nothing answers there.
+func preview(id sandbox.ID, port int) string {
+	return fmt.Sprintf("http://%d-%s.berth.test/", port, id)
+}
