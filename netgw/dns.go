@@ -1,6 +1,7 @@
 package netgw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -145,9 +146,15 @@ func (a *asked) answer(ctx context.Context, reply *dns.Msg) {
 	t.mu.Lock()
 	r, account := t.rules, t.account
 	t.mu.Unlock()
+	if r == nil || a.q.Qclass != dns.ClassINET || !slices.Contains(answered, a.q.Qtype) && !slices.Contains(withoutAnswer, a.q.Qtype) {
+		reply.Rcode = dns.RcodeRefused
+		a.note(name, refuse("", cmp.Or(r.missing(), "questions of this type are not answered")), nil, "")
+		return
+	}
 	d := a.judge(r, name)
 	if !d.allowed {
-		reply.Rcode = dns.RcodeRefused
+		// Whoever is told that a question was refused asks again for a minute.
+		reply.Rcode = dns.RcodeNameError
 		a.note(name, d, nil, "")
 		return
 	}
@@ -174,14 +181,16 @@ func (a *asked) answer(ctx context.Context, reply *dns.Msg) {
 	a.note(name, d, a.learn(t, name, reply.Answer), "")
 }
 
-// judge says whether a question may be asked at all.
-func (a *asked) judge(r *rules, name string) decision {
+// missing is the reason to refuse a question where there are no rules.
+func (r *rules) missing() string {
 	if r == nil {
-		return refuse("", noPolicy)
+		return noPolicy
 	}
-	if a.q.Qclass != dns.ClassINET || !slices.Contains(answered, a.q.Qtype) && !slices.Contains(withoutAnswer, a.q.Qtype) {
-		return refuse("", "questions of this type are not answered")
-	}
+	return ""
+}
+
+// judge says whether a name may be asked for.
+func (a *asked) judge(r *rules, name string) decision {
 	d := r.question(name)
 	if d.allowed && d.rule == profileOpen && len(name) > maxQuestionName {
 		return refuse("", "the name is too long")
