@@ -1,0 +1,226 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/test/rig"
+)
+
+// house is a server that reaches the outside, with one sandbox whose policy adds
+// the token to what goes to api.
+type house struct {
+	*rig.Server
+	t       *testing.T
+	outside *outside
+	id      string
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	o := newOutside(t)
+	h := &house{Server: rig.Start(t, o.flags...), t: t, outside: o}
+	if _, err := h.SetSecret(t.Context(), "api", sandbox.SecretValue(token)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Create(t.Context(), sandbox.CreateRequest{Policy: policy(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.id = string(s.ID)
+	return h
+}
+
+func policy(change func(*sandbox.Inject)) *sandbox.Policy {
+	bearer := sandbox.Inject{Host: "api." + zone, Secret: "api", Header: map[string]string{"Authorization": "Bearer ${secret}"}, Mask: true}
+	if change != nil {
+		change(&bearer)
+	}
+	return &sandbox.Policy{Profile: sandbox.ProfileOpen, Inject: []sandbox.Inject{bearer,
+		{Host: "code." + zone, Secret: "api", Basic: &sandbox.InjectBasic{User: "x-access-token", Password: "${secret}"}}}}
+}
+
+// run runs a shell command in a sandbox and returns what it printed.
+func (h *house) run(id, command string) string {
+	h.t.Helper()
+	out, err := h.try(id, command)
+	if err != nil {
+		h.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return out
+}
+
+func (h *house) try(id, command string) (string, error) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
+	defer cancel()
+	events, err := h.Exec(ctx, id, sandbox.Command{Shell: command})
+	if err != nil {
+		return "", err
+	}
+	defer events.Close()
+	var out strings.Builder
+	for {
+		e, err := events.Recv()
+		if errors.Is(err, io.EOF) {
+			return out.String(), nil
+		}
+		if err != nil {
+			return out.String(), err
+		}
+		out.Write(e.Data)
+		if e.Exit != nil && e.Exit.Code != 0 {
+			return out.String(), fmt.Errorf("it exited with %d", e.Exit.Code)
+		}
+	}
+}
+
+const whoami = "https://api." + zone + "/whoami"
+
+// known checks that a request from a sandbox is known outside.
+func (h *house) known(id, when string) {
+	h.t.Helper()
+	if out, err := h.try(id, "curl -sS "+whoami); err != nil || out != "api."+zone+" known" {
+		h.t.Errorf("%s: %q, %v", when, out, err)
+	}
+}
+
+func TestProgramsUseWhatTheSandboxDoesNotHold(t *testing.T) {
+	h := newHouse(t)
+	for name, c := range map[string]struct{ command, want string }{
+		"curl":             {"curl -sS " + whoami, "api." + zone + " known"},
+		"http/1.1":         {"curl -sS --http1.1 " + whoami, "api." + zone + " known"},
+		"wget":             {"wget -qO- " + whoami, "api." + zone + " known"},
+		"urllib":           {"python3 -c \"import urllib.request as u; print(u.urlopen('" + whoami + "').read().decode(), end='')\"", "api." + zone + " known"},
+		"requests":         {"python3 -c \"from pip._vendor import requests as r; print(r.get('" + whoami + "').text, end='')\"", "api." + zone + " known"},
+		"fetch":            {"node -e \"fetch('" + whoami + "').then(r=>r.text()).then(t=>process.stdout.write(t))\"", "api." + zone + " known"},
+		"openssl":          {"env -u SSL_CERT_FILE openssl s_client -connect api." + zone + ":443 -servername api." + zone + " -verify_return_error </dev/null 2>&1 | grep -m1 -c 'Verify return code: 0'", "1\n"},
+		"a masked answer":  {"curl -sS https://api." + zone + "/repeat", `you sent "Bearer ` + strings.Repeat("*", len(token)) + `"`},
+		"the client's own": {"curl -sS -H 'Authorization: Bearer mine' " + whoami, "api." + zone + " known"},
+		"events":           {"curl -sN --max-time 2 https://api." + zone + "/events || true", "data: one\n\n"},
+		"a large body":     {"head -c 20000000 /dev/zero | curl -sS -T - https://api." + zone + "/upload", "20000000 <nil>"},
+		"git":              {"git clone -q https://code." + zone + "/git/repo.git /tmp/repo && cd /tmp/repo && wc -l <README && echo more >more && git add . && git -c user.name=a -c user.email=a@b commit -qm more && git push -q && git ls-remote origin | wc -l", "10000\n2\n"},
+		"pip":              {"python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q --disable-pip-version-check --index-url https://api." + zone + "/simple/ mine && /tmp/venv/bin/python -c 'import mine; print(mine.said)'", "installed\n"},
+		"npm":              {"mkdir -p /tmp/npm && cd /tmp/npm && npm install --silent --no-fund --no-audit --registry https://api." + zone + "/npm/ mine >/dev/null && node -p \"require('mine')\"", "installed\n"},
+		"no rule":          {"curl -sSk https://other." + zone + "/whoami", "other." + zone + " stranger"},
+		"a redirect":       {"curl -sSkL https://api." + zone + "/leave", "other." + zone + " stranger"},
+		"another's name":   {"curl -s -o /dev/null -w '%{http_code}' -H 'Host: other." + zone + "' " + whoami, "421"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, err := h.try(h.id, c.command); err != nil || out != c.want {
+				t.Errorf("%s\nprinted %q, %v, want %q", c.command, out, err, c.want)
+			}
+		})
+	}
+	h.holdsNothing(h.id)
+}
+
+// holdsNothing searches a sandbox for the token as root: environments, memory and
+// files.
+func (h *house) holdsNothing(id string) {
+	h.t.Helper()
+	// The pattern is put together inside, or the search would find itself.
+	search := fmt.Sprintf(`sudo -n sh -c 'p=%s; p=${p}%s; grep -l "$p" /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; grep -rlI --exclude-dir=proc --exclude-dir=sys "$p" /etc /home /root /tmp /run /workspace /usr/local 2>/dev/null; echo searched'`, token[:9], token[9:])
+	if out := h.run(id, search); out != "searched\n" {
+		h.t.Errorf("the sandbox holds the secret: %s", out)
+	}
+}
+
+func TestCredentialsSurvive(t *testing.T) {
+	h := newHouse(t)
+	h.known(h.id, "at first")
+	if _, err := h.Pause(t.Context(), h.id); err != nil {
+		t.Fatal(err)
+	}
+	h.known(h.id, "after a pause")
+	h.Restart(t, syscall.SIGKILL, h.outside.flags...)
+	h.known(h.id, "after the server was killed")
+	if _, err := h.SetSecret(t.Context(), "api", sandbox.SecretValue("another value")); err != nil {
+		t.Fatal(err)
+	}
+	if out := h.run(h.id, "curl -sS "+whoami); !strings.HasSuffix(out, "stranger") {
+		t.Errorf("the former value is still used: %q", out)
+	}
+	if _, err := h.SetSecret(t.Context(), "api", sandbox.SecretValue(token)); err != nil {
+		t.Fatal(err)
+	}
+	h.known(h.id, "with the value from before")
+}
+
+func TestAForkHasItsOwnGrant(t *testing.T) {
+	h := newHouse(t)
+	// A program from before the fork, which read whom to trust when it began.
+	h.run(h.id, `cat >/tmp/ask.py <<'E'
+import ssl, time, urllib.request, os
+context = ssl.create_default_context()
+while True:
+    if os.path.exists('/tmp/go'):
+        try: said = urllib.request.urlopen('`+whoami+`', context=context).read().decode()
+        except Exception as e: said = str(e)
+        open('/tmp/said.new','w').write(said); os.rename('/tmp/said.new','/tmp/said'); os.remove('/tmp/go')
+    time.sleep(0.05)
+E
+setsid python3 /tmp/ask.py >/dev/null 2>&1 & sleep 1`)
+	f, err := h.Fork(t.Context(), h.id, sandbox.ForkRequest{Count: 1})
+	if err != nil || len(f.Children) != 1 || f.Children[0].Sandbox == nil {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	child := string(f.Children[0].Sandbox.ID)
+	h.known(child, "the fork")
+	ask := "rm -f /tmp/said; touch /tmp/go; for i in $(seq 200); do test -e /tmp/said && break; sleep 0.1; done; cat /tmp/said"
+	if out := h.run(child, ask); out != "api."+zone+" known" {
+		t.Errorf("a program from before the fork: %q", out)
+	}
+	if a, b := h.run(h.id, "md5sum </usr/local/share/ca-certificates/berth-sandbox.crt"), h.run(child, "md5sum </usr/local/share/ca-certificates/berth-sandbox.crt"); a == b {
+		t.Error("the fork has its parent's authority")
+	}
+	if err := h.RevokeGrant(t.Context(), h.id, "api"); err != nil {
+		t.Fatal(err)
+	}
+	if out := h.run(h.id, "curl -s -o /dev/null -w '%{http_code}' "+whoami); out != "403" {
+		t.Errorf("after the revocation: %q", out)
+	}
+	h.known(child, "the fork, its parent's grant revoked")
+	grants, err := h.Grants(t.Context(), child)
+	if err != nil || len(grants) != 1 || grants[0].Revoked {
+		t.Errorf("%+v, %v", grants, err)
+	}
+}
+
+func TestAPolicyGetsItsFirstRuleWhileItRuns(t *testing.T) {
+	h := newHouse(t)
+	s, err := h.Create(t.Context(), sandbox.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := string(s.ID)
+	if out, err := h.try(id, "curl -sS "+whoami); err == nil {
+		t.Errorf("without a rule: %q", out) // its certificate is nobody's that is trusted inside
+	}
+	if _, err := h.SetPolicy(t.Context(), id, *policy(nil)); err != nil {
+		t.Fatal(err)
+	}
+	h.known(id, "with its first rule")
+	missing := *policy(func(i *sandbox.Inject) { i.Secret = "none" })
+	if _, err := h.SetPolicy(t.Context(), id, missing); sandbox.KindOf(err) != sandbox.NotFound {
+		t.Errorf("a secret that is not there: %v", err)
+	}
+	if _, err := h.Create(t.Context(), sandbox.CreateRequest{Policy: &missing}); sandbox.KindOf(err) != sandbox.NotFound {
+		t.Errorf("created with a secret that is not there: %v", err)
+	}
+	h.known(id, "after a policy that was refused")
+	page, err := h.Audit(t.Context(), sandbox.AuditQuery{Sandbox: id, Kinds: []sandbox.AuditKind{sandbox.AuditRequest}})
+	if err != nil || len(page.Entries) < 2 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if e := page.Entries[0]; e.Credential != "api" || e.Host != "api."+zone || e.Status != 200 || e.Verdict != sandbox.VerdictAllowed {
+		t.Errorf("%+v", e)
+	}
+}

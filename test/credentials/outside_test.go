@@ -1,0 +1,210 @@
+// Package credentials tries from within a real sandbox what a credential that it
+// never holds is worth.
+package credentials
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
+)
+
+// What stands for the outside: an address that this machine has for as long as a
+// test runs, and which the operator opens to the sandboxes.
+const (
+	network    = "198.18.77.2/32"
+	nameServer = "127.77.0.1:5377"
+	site       = "198.18.77.2:443"
+	zone       = "upstream.example"
+	token      = "tok-4f1d0c77e2b34aa9"
+)
+
+// outside is a name server and a site for all names beneath zone.
+type outside struct {
+	flags []string // of a server that reaches it
+
+	mu   sync.Mutex
+	seen []string // the Authorization of each request, in order
+}
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	o := &outside{}
+	addAddress(t)
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	certificate := newCertificate(t, roots)
+	l, err := tls.Listen("tcp", site, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := &http.Server{Handler: o.handler(t)}
+	go web.Serve(l)
+	packets, err := net.ListenPacket("udp", nameServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(answerName)}
+	go names.ActivateAndServe()
+	t.Cleanup(func() {
+		web.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		names.ShutdownContext(ctx)
+	})
+	o.flags = []string{"--resolver", nameServer, "--egress-allow", network, "--egress-ca", roots}
+	return o
+}
+
+// addAddress gives this machine the site's address.
+func addAddress(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: it takes root to add an address; nothing of credentials in a sandbox is tested by this run")
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := netlink.ParseAddr(network)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.AddrReplace(loopback, address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netlink.AddrDel(loopback, address); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func answerName(w dns.ResponseWriter, q *dns.Msg) {
+	m := new(dns.Msg).SetReply(q)
+	if ask := q.Question[0]; !dns.IsSubDomain(zone+".", strings.ToLower(ask.Name)) {
+		m.Rcode = dns.RcodeNameError
+	} else if ask.Qtype == dns.TypeA {
+		host, _, _ := net.SplitHostPort(site)
+		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: ask.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.ParseIP(host)}}
+	}
+	w.WriteMsg(m)
+}
+
+// newCertificate makes a certificate of the whole zone, and writes down who
+// signed it.
+func newCertificate(t *testing.T, roots string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outside"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"*." + zone}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// handler serves a page that says who asks, a git repository, a Python index and
+// a package of npm's, the latter three for the token's owner alone.
+func (o *outside) handler(t *testing.T) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s", r.Host, map[bool]string{true: "known", false: "stranger"}[o.known(r)])
+	})
+	mux.HandleFunc("/repeat", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "you sent %q", r.Header.Get("Authorization"))
+	})
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: one\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/upload", func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, " ", err)
+	})
+	mux.HandleFunc("/leave", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://other."+zone+"/whoami", http.StatusFound)
+	})
+	mux.Handle("/git/", o.private(http.StripPrefix("/git", gitServer(t))))
+	mux.Handle("/simple/", o.private(pythonIndex(t)))
+	mux.Handle("/npm/", o.private(npmRegistry(t)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.mu.Lock()
+		o.seen = append(o.seen, r.Header.Get("Authorization"))
+		o.mu.Unlock()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// known reports whether a request bears the token, in either form.
+func (o *outside) known(r *http.Request) bool {
+	_, password, _ := r.BasicAuth()
+	return r.Header.Get("Authorization") == "Bearer "+token || password == token
+}
+
+func (o *outside) private(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !o.known(r) {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// gitServer serves one repository over the smart protocol.
+func gitServer(t *testing.T) http.Handler {
+	t.Helper()
+	dir := t.TempDir()
+	where, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	work := filepath.Join(dir, "work")
+	run("init", "-q", work)
+	if err := os.WriteFile(filepath.Join(work, "README"), []byte(strings.Repeat("private text\n", 10_000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("-C", work, "add", ".")
+	run("-C", work, "commit", "-qm", "first")
+	run("clone", "-q", "--bare", work, filepath.Join(dir, "repo.git"))
+	run("-C", filepath.Join(dir, "repo.git"), "config", "http.receivepack", "true")
+	return &cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(where)), "git-http-backend"),
+		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"}}
+}
