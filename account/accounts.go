@@ -12,8 +12,8 @@ import (
 
 // The keys of accounts.
 const (
-	accountPrefix = "account/" // + account: its record as JSON
-	endingPrefix  = "ending/"  // + account: one that is temporary or being removed
+	accountPrefix = "account/"        // + account: its record as JSON
+	endingPrefix  = "account-ending/" // + account: one that is temporary or being removed
 )
 
 // removed is the state of an account's record that keeps its id from being used

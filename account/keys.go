@@ -19,9 +19,9 @@ import (
 
 // The keys of keys.
 const (
-	keyPrefix   = "key/"     // + hash: the key's record as JSON
-	keyIDPrefix = "keyid/"   // + account/id: the hash
-	usedPrefix  = "keyused/" // + account/id: when it was last used
+	keyPrefix   = "account-key/"      // + hash: the key's record as JSON
+	keyIDPrefix = "account-key-id/"   // + account/id: the hash
+	usedPrefix  = "account-key-used/" // + account/id: when it was last used
 )
 
 // maxKeys bounds the keys of one account.

@@ -13,7 +13,7 @@ import (
 )
 
 // claimPrefix + hash of the secret: the account that it claims.
-const claimPrefix = "claim/"
+const claimPrefix = "account-claim/"
 
 // MakeTemporary makes an account for whoever asks from an address, without a key.
 // claim is the secret with which a person keeps it.

@@ -46,7 +46,13 @@ func (e *Engine) Clear(ctx context.Context, account string) error {
 	if err := e.clearKept(ctx, account); err != nil {
 		return fail(op, "", err)
 	}
-	return fail(op, "", e.clearHooks(ctx, account))
+	ctx = sandbox.WithCaller(ctx, sandbox.Caller{Account: account, Key: "end of account", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
+	for _, clear := range []func(context.Context, string) error{e.clearHooks, e.clearSnapshots, e.clearBackups, e.clearDomains, e.clearSecrets} {
+		if err := clear(ctx, account); err != nil {
+			return fail(op, "", err)
+		}
+	}
+	return nil
 }
 
 // clearSandboxes removes the sandboxes of an account, and says how many there
@@ -100,6 +106,49 @@ func (e *Engine) clearKept(ctx context.Context, account string) error {
 	backups, err := e.backupsOf(ctx, account)
 	for _, b := range backups {
 		if err := e.removeBackup(ctx, b); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (e *Engine) clearSnapshots(ctx context.Context, account string) error {
+	all, err := e.shotsOf(ctx, account)
+	for _, sh := range all {
+		if err := e.removeShot(ctx, sh); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+	}
+	return err
+}
+
+func (e *Engine) clearBackups(ctx context.Context, account string) error {
+	all, err := e.backupsOf(ctx, account)
+	for _, b := range all {
+		if err := e.removeBackup(ctx, b); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+	}
+	return err
+}
+
+func (e *Engine) clearDomains(ctx context.Context, account string) error {
+	all, err := e.domainsOf(ctx, account)
+	for _, d := range all {
+		if err := e.RemoveDomain(ctx, d.Name); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+	}
+	return err
+}
+
+func (e *Engine) clearSecrets(ctx context.Context, account string) error {
+	if e.vault == nil {
+		return nil
+	}
+	all, err := e.vault.List(ctx, account)
+	for _, s := range all {
+		if err := e.vault.Remove(ctx, account, s.Name); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 			return err
 		}
 	}
