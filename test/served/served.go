@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
 	"github.com/berth-dev/berth/engine"
+	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/record/bolt"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -35,6 +36,7 @@ type Server struct {
 	API      *api.API
 	Engine   *engine.Engine
 	Accounts *account.Book
+	Records  record.Store
 	Log      *Log
 	HTTP     *httptest.Server
 }
@@ -50,7 +52,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Log: &Log{}}
+	s := &Server{Log: &Log{}, Records: records}
 	log := s.Log.Logger()
 	s.Accounts = account.New(account.Config{Records: records, Logger: log, Terms: account.Terms{
 		Temporary: &account.Temporary{Hourly: 1000, Quota: sandbox.Quota{Sandboxes: 1}}}})
