@@ -44,11 +44,18 @@ func (h *hookRanges) check(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return err
 	}
-	a := to.Addr().Unmap().WithZone("")
-	allowed := h.allowed.Load()
-	if public(a) || allowed != nil && slices.ContainsFunc(*allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	var allowed []netip.Prefix
+	if p := h.allowed.Load(); p != nil {
+		allowed = *p
+	}
+	if takesWebhooks(to.Addr(), allowed) {
 		return nil
 	}
 	return &sandbox.Error{Op: "check address", Kind: sandbox.Forbidden, Err: errors.New("webhooks are sent to public addresses alone"),
 		Hint: "the operator may allow others: webhooks.allow in the configuration"}
+}
+
+func takesWebhooks(a netip.Addr, allowed []netip.Prefix) bool {
+	a = a.Unmap().WithZone("")
+	return public(a) || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(a) })
 }
