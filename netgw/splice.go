@@ -8,10 +8,17 @@ import (
 	"time"
 )
 
-// copySize is the buffer of one direction of a connection.
-const copySize = 64 << 10
+// A direction of a connection begins with a small buffer and takes a large one
+// once it has filled that: most connections are idle, and few carry much.
+const (
+	smallCopy = 16 << 10
+	largeCopy = 256 << 10
+)
 
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
+var (
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallCopy); return &b }}
+	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
+)
 
 // splice passes bytes between a sandbox and an upstream. The end of one
 // direction leaves the other open; an error of either ends both with a reset.
@@ -100,8 +107,9 @@ func (s *splice) reset() {
 
 // pass copies until from ends, and tells of every piece.
 func pass(to io.Writer, from io.Reader, count func(int)) (total int64, err error) {
-	p := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(p)
+	pool := &smallBuffers
+	p := pool.Get().(*[]byte)
+	defer func() { pool.Put(p) }()
 	for {
 		n, err := from.Read(*p)
 		if n > 0 {
@@ -120,6 +128,11 @@ func pass(to io.Writer, from io.Reader, count func(int)) (total int64, err error
 		}
 		if err != nil {
 			return total, err
+		}
+		if n == smallCopy && pool == &smallBuffers {
+			pool.Put(p)
+			pool = &largeBuffers
+			p = pool.Get().(*[]byte)
 		}
 	}
 }
