@@ -42,6 +42,8 @@ type Config struct {
 type Engine interface {
 	Sandboxes
 	Lifecycle
+	Snapshots
+	Backups
 	Journal
 	Policies
 	Secrets

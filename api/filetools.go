@@ -101,7 +101,7 @@ const (
 // archive sends a folder for as long as it takes.
 func (a *API) archive(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	path, o := q.path("path"), sandbox.ArchiveOptions{Gzip: q.boolean("gzip")}
+	path, o := q.path("path"), sandbox.ArchiveOptions{Gzip: q.boolean("gzip"), Excludes: q.texts("exclude")}
 	if err := q.check(); err != nil {
 		return err
 	}

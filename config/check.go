@@ -87,7 +87,7 @@ func (q Quota) Quota() sandbox.Quota {
 
 // Limits are those of the type; a field that was left out is 0.
 func (t Type) Limits() sandbox.Limits {
-	return sandbox.Limits{CPUMilli: t.CPUMilli, MemoryBytes: int64(t.Memory), DiskBytes: int64(t.Disk), Processes: t.Processes, OpenFiles: t.OpenFiles}
+	return sandbox.Limits{CPUMilli: t.CPUMilli, MemoryBytes: int64(t.Memory), DiskBytes: int64(t.Disk), Processes: t.Processes, OpenFiles: t.OpenFiles, Files: t.Files}
 }
 
 // InstanceTypes are the types of the file.
@@ -132,7 +132,7 @@ func Fixed(old, next File) []string {
 		{"listen", old.Listen == next.Listen}, {"domain", old.Domain == next.Domain}, {"url", old.URL == next.URL},
 		{"log_format", old.LogFormat == next.LogFormat}, {"drain", old.Drain == next.Drain},
 		{"limits", old.Limits == next.Limits}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
-		{"metrics", old.Metrics == next.Metrics}, {"room", old.Room == next.Room},
+		{"metrics", old.Metrics == next.Metrics}, {"room", old.Room == next.Room}, {"snapshots", old.Snapshots == next.Snapshots},
 	} {
 		if !k.same {
 			keys = append(keys, k.name)

@@ -37,6 +37,7 @@ type File struct {
 	Prices    Prices    `toml:"prices"`
 	Metrics   Metrics   `toml:"metrics"`
 	Room      Room      `toml:"room"`
+	Snapshots Snapshots `toml:"snapshots"`
 }
 
 // Limits are of the server.
@@ -55,6 +56,7 @@ type Type struct {
 	Disk      Size   `toml:"disk"`
 	Processes int64  `toml:"processes"`
 	OpenFiles int64  `toml:"open_files"`
+	Files     int64  `toml:"files"`
 }
 
 // Quota bounds what an account uses at once; 0 is no bound.
@@ -100,6 +102,12 @@ type Metrics struct {
 type Room struct {
 	Free    Size  `toml:"free"`    // bytes; 0 means 2 GiB
 	Percent int64 `toml:"percent"` // 0 to 90; left out, 5
+}
+
+// Snapshots says where snapshots and backups are kept.
+type Snapshots struct {
+	Blobs string `toml:"blobs"` // a folder, or s3://bucket/prefix, as --blobs
+	Cache Size   `toml:"cache"` // disk for unpacked ones that nobody uses, as --snapshot-cache
 }
 
 // DefaultTemporaryQuota is what a temporary account may use unless the file says

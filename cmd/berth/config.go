@@ -46,6 +46,7 @@ func (f *serveFlags) configure(cmd *cobra.Command) error {
 			*k.to = k.value
 		}
 	}
+	f.archive.configure(cmd, c.Snapshots)
 	if c.Drain.Duration != 0 && !cmd.Flags().Changed("drain") {
 		f.drain = c.Drain.Duration
 	}

@@ -12,6 +12,7 @@ import (
 
 type createFlags struct {
 	template, class   string
+	snapshot          string
 	cpu, memory, disk string
 	env, metadata     []string
 	policy, profile   string
@@ -34,6 +35,7 @@ func (p *program) createCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.template, "template", "t", sandbox.DefaultTemplate, "template to start from")
+	flags.StringVar(&f.snapshot, "snapshot", "", "snapshot to go on from, with its template, class and limits")
 	flags.StringVar(&f.class, "class", "", "isolation class (default the server's)")
 	flags.StringVar(&f.cpu, "cpu", "", "cores, such as 0.5 or 2 (default 1)")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory, such as 512MiB (default 2GiB)")
@@ -92,7 +94,10 @@ func (p *program) buildAndCreate(ctx context.Context, c *client.Client, request 
 }
 
 func (f *createFlags) request() (sandbox.CreateRequest, error) {
-	r := sandbox.CreateRequest{Template: f.template, Class: f.class}
+	r := sandbox.CreateRequest{Template: f.template, Class: f.class, Snapshot: f.snapshot}
+	if r.Snapshot != "" && r.Template == sandbox.DefaultTemplate {
+		r.Template = "" // the snapshot has it
+	}
 	var err error
 	if r.Limits.CPUMilli, err = parseCPU(f.cpu); err != nil {
 		return r, err

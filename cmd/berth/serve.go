@@ -32,6 +32,7 @@ type serveFlags struct {
 	egress                       egressFlags
 	ingress                      ingressFlags
 	credentials                  credentialFlags
+	archive                      archiveFlags
 	warm                         int
 
 	configPath  string
@@ -73,6 +74,7 @@ func (p *program) serveCommand() *cobra.Command {
 	f.egress.register(flags)
 	f.ingress.register(flags)
 	f.credentials.register(flags)
+	f.archive.register(flags)
 	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
 	return cmd

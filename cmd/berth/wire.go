@@ -100,6 +100,10 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	if err != nil {
 		return nil, err
 	}
+	archive, err := f.archive.open(ctx, data)
+	if err != nil {
+		return nil, err
+	}
 	book := account.New(account.Config{Records: records, Logger: log, Terms: termsOf(&f.config)})
 	sums, err := meter.Open(ctx, meter.Config{Records: records, Prices: pricesOf(&f.config)})
 	if err != nil {
@@ -114,6 +118,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 		Drivers:     []driver.Driver{d},
 		Records:     records,
 		Templates:   templates,
+		Archive:     archive,
 		Gateway:     gateway,
 		Audit:       told,
 		Credentials: keeping.proxy,

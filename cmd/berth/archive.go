@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/blob/disk"
+	"github.com/berth-dev/berth/blob/s3"
+	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/snapshot"
+)
+
+// Where snapshots and backups live beneath the data directory.
+const (
+	blobsDir     = "blobs"
+	snapshotsDir = "snapshots"
+	serverIDFile = "server.id" // whose blobs they are, for stores that several servers reach
+)
+
+// defaultCache is the default of --snapshot-cache.
+const defaultCache = "8GiB"
+
+// archiveFlags say where snapshots and backups are kept.
+type archiveFlags struct {
+	blobs, cache string
+}
+
+func (f *archiveFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.blobs, "blobs", "", "where snapshots and backups are kept: a folder, or s3://bucket/prefix?endpoint=URL&region=NAME (default DATA/"+blobsDir+")")
+	flags.StringVar(&f.cache, "snapshot-cache", defaultCache, "disk that unpacked snapshots may use while nobody uses them")
+}
+
+// configure takes from the configuration file what no flag says.
+func (f *archiveFlags) configure(cmd *cobra.Command, c config.Snapshots) {
+	if c.Blobs != "" && !cmd.Flags().Changed("blobs") {
+		f.blobs = c.Blobs
+	}
+	if c.Cache != 0 && !cmd.Flags().Changed("snapshot-cache") {
+		f.cache = strconv.FormatInt(int64(c.Cache), 10)
+	}
+}
+
+// open opens the archive that the flags describe.
+func (f *archiveFlags) open(ctx context.Context, data string) (*snapshot.Shelf, error) {
+	budget, err := parseSize(f.cache)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := f.openBlobs(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	store, err := snapshot.New(snapshot.Config{Blobs: blobs})
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.OpenShelf(store, filepath.Join(data, snapshotsDir), budget)
+}
+
+func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, error) {
+	if !strings.HasPrefix(f.blobs, "s3:") {
+		dir := f.blobs
+		if dir == "" {
+			dir = filepath.Join(data, blobsDir)
+		}
+		return disk.Open(dir)
+	}
+	c, err := s3.ParseURL(f.blobs)
+	if err != nil {
+		return nil, err
+	}
+	id, err := serverID(data)
+	if err != nil {
+		return nil, err
+	}
+	s, err := s3.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	// Blobs that no record here names are removed: they must be nobody else's.
+	return s, s.Claim(ctx, id)
+}
+
+// serverID names this data directory for ever.
+func serverID(data string) (string, error) {
+	path := filepath.Join(data, serverIDFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id := strings.ToLower(rand.Text())
+		return id, writeSecret(path, id+"\n")
+	}
+	if err != nil {
+		return "", dataError(path, err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
