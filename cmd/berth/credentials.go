@@ -33,18 +33,26 @@ type credentialFlags struct {
 	key      string
 	roots    []string
 	handlers []string
+	urls     bool
 }
 
 func (f *credentialFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "secret-key", "", "file of the key that seals secrets, 64 hex digits (default: secret.key of the data directory, made at the first start)")
 	flags.StringSliceVar(&f.roots, "egress-ca", nil, "file of certificates, as PEM, to trust beside the system's where requests of sandboxes are looked into")
 	flags.StringArrayVar(&f.handlers, "handler", nil, "NAME=URL or NAME=/PROGRAM ARGUMENT…: a handler that policies may name")
+	flags.BoolVar(&f.urls, "handler-urls", false, "policies may name handlers by addresses of their own, public ones")
 }
 
 // secretKeeping are the parts that keep secrets and put them in.
 type secretKeeping struct {
-	vault *secret.Vault
-	proxy *intercept.Proxy
+	vault   *secret.Vault
+	proxy   *intercept.Proxy
+	gateway *netgw.Gateway // set before anything is served
+}
+
+// dialPublic reaches no more than a sandbox could.
+func (k *secretKeeping) dialPublic(ctx context.Context, network, address string) (net.Conn, error) {
+	return k.gateway.DialPublic(ctx, network, address)
 }
 
 // openSecrets opens the vault of a data directory, and what uses it.
@@ -69,13 +77,16 @@ func openSecrets(ctx context.Context, f *credentialFlags, data string, records r
 	if err != nil {
 		return nil, err
 	}
-	vault := secret.NewVault(records, sealer, nil)
-	proxy, err := intercept.New(intercept.Config{Secrets: vault, Grants: secret.NewGrants(records), Records: records, Sealer: sealer,
+	k := &secretKeeping{vault: secret.NewVault(records, sealer, nil)}
+	if f.urls {
+		handlers.Dial = k.dialPublic
+	}
+	k.proxy, err = intercept.New(intercept.Config{Secrets: k.vault, Grants: secret.NewGrants(records), Records: records, Sealer: sealer,
 		Roots: roots, Handlers: handlers, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	return &secretKeeping{vault, proxy}, nil
+	return k, nil
 }
 
 // sealingKey is the key of a file, which is made if nobody named it.

@@ -91,6 +91,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	if err != nil {
 		return nil, err
 	}
+	keeping.gateway = gateway
 	d, err := openDriver(f.driver, filepath.Join(data, machinesDir), gateway)
 	if err != nil {
 		return nil, err
