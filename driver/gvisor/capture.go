@@ -27,6 +27,8 @@ const (
 	stateName     = checkpointfiles.StateFileName
 	pagesMetaName = checkpointfiles.PagesMetadataFileName
 	pagesName     = checkpointfiles.PagesFileName
+	coldIndexName = "cold.idx" // the last two are of the private memory
+	coldName      = "cold.img"
 )
 
 // holdTime is how long commands outlive their streams in a copy that nobody has
@@ -215,6 +217,14 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, files.close()) }()
+	if m.driver.clones { // which writes out what was written since the last time
+		end := st.step("sync layer")
+		err := syncFile(m.place.layer())
+		end()
+		if err != nil {
+			return 0, err
+		}
+	}
 	impose, err := m.liftNoted()
 	if err != nil {
 		return 0, err
@@ -242,7 +252,21 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time
 	if rerr := still.release(); rerr != nil {
 		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
 	}
-	return time.Since(began), err
+	pause = time.Since(began)
+	if err == nil && img.about.Keep == driver.KeepMemory {
+		defer st.step("write")()
+		err = m.finish(files)
+	}
+	return pause, err
+}
+
+// finish lets the engine write the private memory, as it was while the machine
+// stood still. What the machine changes meanwhile is copied first.
+func (m *machine) finish(f files) error {
+	if err := makeRoom(f[len(f)-1], 0); err != nil {
+		return err
+	}
+	return m.place.call(m.id, "containerManager.FinishCold", &struct{}{})
 }
 
 // ifAlive passes over what cannot be done to a machine that has ended meanwhile:
@@ -268,13 +292,14 @@ func (f files) close() error {
 }
 
 // openFiles makes the files of an image in the order in which the engine wants
-// them. Memory gets its room at once: pages that the engine would make itself
-// were charged to its sandbox, and made while that stands still.
+// them. What is written while the machine stands still gets its room at once:
+// pages that the engine would make itself were charged to its sandbox, and take
+// time.
 func (m *machine) openFiles(img *image) (f files, err error) {
 	if err := os.MkdirAll(img.engine, 0o700); err != nil {
 		return nil, err
 	}
-	names := []string{stateName, pagesMetaName, pagesName}
+	names := []string{stateName, pagesMetaName, pagesName, coldIndexName, coldName}
 	if img.about.Keep == driver.KeepDisk {
 		names = []string{checkpointfiles.FSCheckpointManifestFileName, checkpointfiles.FSCheckpointMultiTarFileName, pagesMetaName, pagesName}
 	}
@@ -293,16 +318,32 @@ func (m *machine) openFiles(img *image) (f files, err error) {
 	if img.about.Keep == driver.KeepDisk {
 		return f, nil
 	}
-	need, err := m.group.memoryUse()
-	if err != nil {
-		return f, m.usageError(err)
-	}
-	for i, room := range []int64{noteRoom, noteRoom, need} {
-		if err := unix.Fallocate(int(f[i].Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, room); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-			return f, fmt.Errorf("make room: %w", err)
+	for _, one := range f[:coldAt] {
+		if err := makeRoom(one, noteRoom); err != nil {
+			return f, err
 		}
 	}
 	return f, nil
+}
+
+// coldAt is the index of the first file of private memory.
+const coldAt = 3
+
+// makeRoom gives a file the room of so many bytes, or of its size if that is
+// more.
+func makeRoom(f *os.File, room int64) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	room = max(room, st.Size())
+	if room == 0 {
+		return nil
+	}
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, room); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("make room: %w", err)
+	}
+	return nil
 }
 
 // noteRoom is made for each of the engine's files that are not pages.
@@ -320,7 +361,7 @@ func (m *machine) write(f files, keep driver.Keep) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range f { // gives back the room that was not needed
+	for _, one := range f[:coldAt] { // gives back the room that was not needed
 		st, err := one.Stat()
 		if err == nil {
 			err = one.Truncate(st.Size())

@@ -70,3 +70,10 @@ func (d *Driver) LimitsOf(id sandbox.ID) ([]string, error) {
 	}
 	return all, err
 }
+
+// Engine is the process id of a machine's sentry.
+func (d *Driver) Engine(id sandbox.ID) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held[id].state.Process.PID
+}

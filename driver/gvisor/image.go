@@ -88,11 +88,14 @@ func (i *image) measure() error {
 	if i.about.Keep != driver.KeepMemory {
 		return nil
 	}
-	pages := filepath.Join(i.engine, pagesName)
-	if err := unix.Stat(pages, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: pages, Err: err}
+	i.about.Memory = 0
+	for _, name := range []string{pagesName, coldName} {
+		pages := filepath.Join(i.engine, name)
+		if err := unix.Stat(pages, &st); err != nil {
+			return &fs.PathError{Op: "stat", Path: pages, Err: err}
+		}
+		i.about.Memory += st.Size
 	}
-	i.about.Memory = st.Size
 	return nil
 }
 
@@ -125,7 +128,10 @@ func (d *Driver) readImage(dir string) (image, error) {
 	}
 	parts := []string{i.layer}
 	if i.about.Keep == driver.KeepMemory {
-		parts = append(parts, i.guest, filepath.Join(i.engine, stateName), filepath.Join(i.engine, pagesName), filepath.Join(i.engine, pagesMetaName))
+		parts = append(parts, i.guest)
+		for _, name := range []string{stateName, pagesName, pagesMetaName, coldIndexName, coldName} {
+			parts = append(parts, filepath.Join(i.engine, name))
+		}
 		if !guestImageName.MatchString(i.inner.Guest) {
 			return i, notWhole(fmt.Errorf("%q is not a guest's image", i.inner.Guest))
 		}

@@ -73,7 +73,7 @@ func mountScratch(bytes int64) (*os.File, error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return nil, fmt.Errorf("make tmpfs: %w", err)
 	}
-	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return nil, fmt.Errorf("mount tmpfs: %w", err)
 	}

@@ -101,7 +101,7 @@ func (f *MemoryFile) Full(length uint64) bool {
 	if err := unix.Fstat(int(f.file.Fd()), &st); err != nil {
 		return false
 	}
-	return uint64(st.Blocks)*512+length > usage.MaximumTotalMemoryBytes
+	return uint64(st.Blocks)*512+length > usage.MaximumTotalMemoryBytes+f.frozen.Load()
 }
 
 func (f *MemoryFile) Allocate(length uint64, opts AllocOpts) (memmap.FileRange, error) {
@@ -176,5 +176,11 @@ func (cm *containerManager) Stand(args *StandArgs, _ *struct{}) error {
 
 // Savings holds the savings with restore.
 `,
+	},
+	{
+		Why:     "the writable layer has a bound on its files as well: SIZE/FILES",
+		File:    "runsc/boot/vfs.go",
+		At:      `"size=" + mountConf.Size`,
+		Replace: `"size=" + strings.Replace(mountConf.Size, "/", ",nr_inodes=", 1)`,
 	},
 }

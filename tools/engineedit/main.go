@@ -1,6 +1,6 @@
-// Command engineedit lays a copy of the gVisor module into a directory and
-// makes the few edits that Berth needs of it, then writes a go.mod beside it
-// that builds with that copy.
+// Command engineedit lays a copy of the gVisor module into a directory, adds
+// the files under lay to it and makes the few edits that Berth needs of it, then
+// writes a go.mod beside it that builds with that copy.
 //
 // An edit names a line by a short piece of it that occurs once in its file;
 // when the piece is missing or ambiguous the build stops, so that an upgrade of
@@ -10,6 +10,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -18,10 +19,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 const module = "gvisor.dev/gvisor"
+
+// added are whole files of Berth's own, each at its place in the module with
+// addedSuffix behind its name.
+//
+//go:embed lay
+var added embed.FS
+
+const addedSuffix = ".in"
 
 func main() {
 	out := flag.String("out", "build", "directory that receives the copy, go.mod and go.sum")
@@ -39,7 +49,10 @@ func run(out string) error {
 	}
 	dst := filepath.Join(out, "gvisor")
 	stamp := filepath.Join(out, "gvisor.stamp")
-	want := fingerprint(version)
+	want, err := fingerprint(version)
+	if err != nil {
+		return err
+	}
 	if have, err := os.ReadFile(stamp); err != nil || string(have) != want {
 		if err := lay(src, dst); err != nil {
 			return err
@@ -66,13 +79,32 @@ func locate() (dir, version string, err error) {
 	return m.Dir, m.Version, nil
 }
 
-func fingerprint(version string) string {
+func fingerprint(version string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, version)
-	for _, e := range edits {
+	for _, e := range slices.Concat(edits, coldEdits) {
 		fmt.Fprintf(h, "%q\n", e)
 	}
-	return fmt.Sprintf("%x\n", h.Sum(nil))
+	err := eachAdded(func(name string, b []byte) error {
+		_, err := fmt.Fprintf(h, "%q %q\n", name, b)
+		return err
+	})
+	return fmt.Sprintf("%x\n", h.Sum(nil)), err
+}
+
+// eachAdded calls fn with the place in the module and the content of each file
+// that is added to it.
+func eachAdded(fn func(name string, b []byte) error) error {
+	return fs.WalkDir(added, "lay", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := added.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		return fn(strings.TrimSuffix(strings.TrimPrefix(p, "lay/"), addedSuffix), b)
+	})
 }
 
 // lay copies src to dst with the edits made. dst appears whole or not at all.
@@ -84,10 +116,13 @@ func lay(src, dst string) error {
 	if err := copyTree(src, tmp); err != nil {
 		return fmt.Errorf("copy %s: %w", module, err)
 	}
-	for _, e := range edits {
+	for _, e := range slices.Concat(edits, coldEdits) {
 		if err := e.apply(tmp); err != nil {
 			return err
 		}
+	}
+	if err := eachAdded(func(name string, b []byte) error { return add(tmp, name, b) }); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(dst); err != nil {
 		return err
@@ -116,6 +151,16 @@ func copyTree(src, dst string) error {
 	})
 }
 
+// add writes a file that the module must not have itself.
+func add(root, name string, b []byte) error {
+	f, err := os.OpenFile(filepath.Join(root, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("add %s: %w", name, err)
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
+}
+
 func (e edit) apply(root string) error {
 	p := filepath.Join(root, e.File)
 	b, err := os.ReadFile(p)
@@ -140,7 +185,10 @@ func writeModFile(out string) error {
 	if err != nil {
 		return err
 	}
-	rel := "./" + filepath.ToSlash(strings.TrimPrefix(filepath.Join(out, "gvisor"), "./"))
+	rel := filepath.ToSlash(filepath.Join(out, "gvisor"))
+	if !filepath.IsAbs(rel) {
+		rel = "./" + rel
+	}
 	mod = append(bytes.TrimRight(mod, "\n"), fmt.Sprintf("\n\nreplace %s => %s\n", module, rel)...)
 	sum, err := os.ReadFile("go.sum")
 	if err != nil {
