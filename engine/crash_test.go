@@ -363,6 +363,29 @@ func (x *town) keys(state sandbox.State, how string) {
 		x.t.Errorf("%s: it is %s, with the keys %q", how, state, got)
 	}
 	x.journal(how)
+	x.ledger(how)
+}
+
+// ledger: the account uses what its sandboxes' records say.
+func (x *town) ledger(how string) {
+	x.t.Helper()
+	page, err := x.e.List(operator(x.t), sandbox.ListQuery{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	var want sandbox.Quota
+	for _, s := range page.Sandboxes {
+		switch s.State {
+		case sandbox.Running:
+			want.Sandboxes, want.CPUMilli, want.MemoryBytes = want.Sandboxes+1, want.CPUMilli+s.Limits.CPUMilli, want.MemoryBytes+s.Limits.MemoryBytes
+			want.DiskBytes += s.Limits.DiskBytes
+		case sandbox.Paused, sandbox.Stopped:
+			want.DiskBytes += s.Limits.DiskBytes
+		}
+	}
+	if used := x.e.Used(sandbox.MainAccount); used != want {
+		x.t.Errorf("%s: %+v is used, want %+v", how, used, want)
+	}
 }
 
 // journal: the states on record follow each other as the table has it.

@@ -52,10 +52,14 @@ func (e *Engine) intend(ctx context.Context, s *stored, d doing) error {
 // the sandbox's lock.
 func (e *Engine) loadMended(ctx context.Context, id sandbox.ID) (*stored, error) {
 	s, err := e.load(ctx, id)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		e.ledger.gone(id)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if s.Doing == nil {
+		e.ledger.note(s) // the outcome of the commit before may have been unknown
 		return s, nil
 	}
 	if err := e.mend(ctx, s); err != nil {

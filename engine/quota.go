@@ -27,6 +27,7 @@ type ledger struct {
 type usage struct {
 	account string
 	of      sandbox.Quota
+	unmade  bool // a create was admitted to it, and has no record yet
 }
 
 // quotaFields is the one table of what is summed, with its name for people.
@@ -56,7 +57,16 @@ func useOf(s *stored) sandbox.Quota {
 func (l *ledger) set(what, account string, of sandbox.Quota) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.write(what, usage{account, of})
+	l.write(what, usage{account: account, of: of})
+}
+
+// gone notes that a sandbox has no record, unless it is yet to have one.
+func (l *ledger) gone(id sandbox.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u := l.uses[string(id)]; !u.unmade {
+		l.write(string(id), usage{account: u.account})
+	}
 }
 
 func (l *ledger) write(what string, u usage) {
@@ -86,7 +96,7 @@ func (l *ledger) add(account string, of sandbox.Quota, sign int64) {
 }
 
 // claim raises what something uses to want, unless that is past the quota.
-func (l *ledger) claim(what, account string, want, quota sandbox.Quota) error {
+func (l *ledger) claim(what, account string, want, quota sandbox.Quota, unmade bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	has := l.uses[what].of
@@ -99,7 +109,7 @@ func (l *ledger) claim(what, account string, want, quota sandbox.Quota) error {
 				Hint: "pause, stop or remove some, or ask the operator for a larger quota"}
 		}
 	}
-	l.write(what, usage{account, most(has, want)})
+	l.write(what, usage{account, most(has, want), unmade})
 	return nil
 }
 
@@ -151,22 +161,26 @@ func (e *Engine) forgetUnmade(s *stored) {
 // Exhausted. What comes of it is noted by the commit; after an error before any,
 // call e.ledger.note with the record as it was.
 func (e *Engine) admit(ctx context.Context, s *stored) error {
-	return e.admitUse(ctx, s.Account, string(s.ID), useOf(s))
+	return e.claimUse(ctx, usage{s.Account, useOf(s), s.revision == 0}, string(s.ID))
 }
 
 // admitUse claims want of an account's quota for something other than a sandbox,
 // named by its key in the store. Setting it to nothing gives it back.
 func (e *Engine) admitUse(ctx context.Context, account, what string, want sandbox.Quota) error {
-	unlock, err := e.admitting.lock(ctx, account)
+	return e.claimUse(ctx, usage{account: account, of: want}, what)
+}
+
+func (e *Engine) claimUse(ctx context.Context, want usage, what string) error {
+	unlock, err := e.admitting.lock(ctx, want.account)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	quota, err := e.quotaOf(ctx, account)
+	quota, err := e.quotaOf(ctx, want.account)
 	if err != nil {
 		return err
 	}
-	return e.ledger.claim(what, account, want, quota)
+	return e.ledger.claim(what, want.account, want.of, quota, want.unmade)
 }
 
 // quotaOf is what an account may use.

@@ -100,7 +100,9 @@ func (e *Engine) finishRemove(ctx context.Context, s *stored) (err error) {
 			return err
 		}
 	}
-	if err := e.transition(ctx, s, sandbox.Deleted, s.Reason); err != nil {
+	err = e.transition(ctx, s, sandbox.Deleted, s.Reason)
+	e.ledger.set(string(s.ID), s.Account, sandbox.Quota{}) // nothing is left that it could use, also if the record is
+	if err != nil {
 		return err
 	}
 	return e.drop(s.ID)
