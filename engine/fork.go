@@ -53,6 +53,9 @@ func (e *Engine) fork(ctx context.Context, id sandbox.ID, req sandbox.ForkReques
 	if err := e.mayFork(ctx, s.Account, req.Count); err != nil {
 		return f, err
 	}
+	if err := e.roomToCopy(ctx, s); err != nil {
+		return f, err
+	}
 	copies, err := e.copier(ctx, s)
 	if err != nil {
 		return f, err
@@ -116,6 +119,9 @@ func (e *Engine) copier(ctx context.Context, s *stored) (func(context.Context, [
 			return f.Fork(ctx, l.machine, specs)
 		}, nil
 	case sandbox.Paused, sandbox.Stopped:
+		if s.From != "" {
+			return e.copierFrom(ctx, s)
+		}
 		saved, err := e.records.Get(ctx, savedKey(s.ID))
 		if err != nil {
 			return nil, fail("find what was kept", "", err)

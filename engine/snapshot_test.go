@@ -250,6 +250,11 @@ func TestRollback(t *testing.T) {
 			}
 			if from != sandbox.Running {
 				wantKind(t, h.RemoveSnapshot(operator(t), name), sandbox.Conflict)
+				if f, err := h.Fork(operator(t), "box", sandbox.ForkRequest{Count: 2}); err != nil || len(f.Children) != 2 {
+					t.Errorf("a fork of what has yet to wake: %+v, %v", f, err)
+				} else if c, _ := h.world.inside(f.Children[1].Sandbox.ID); c != want {
+					t.Errorf("its child has %+v inside, want %+v", c, want)
+				}
 				if again := snap(t, h, "box", sandbox.SnapshotRequest{}); again.Bytes == 0 || again.Parent == "" {
 					t.Errorf("a snapshot of what has yet to wake: %+v", again)
 				}
