@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-dev/berth/blob"
-	"github.com/berth-dev/berth/blob/disk"
+	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/blob/s3"
 	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/snapshot"
@@ -73,7 +73,7 @@ func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, 
 		if dir == "" {
 			dir = filepath.Join(data, blobsDir)
 		}
-		return disk.Open(dir)
+		return blobdisk.Open(dir)
 	}
 	c, err := s3.ParseURL(f.blobs)
 	if err != nil {
