@@ -41,7 +41,7 @@ func (e *Engine) conceive(s *stored, req sandbox.ForkRequest) (*brood, error) {
 	b := &brood{e: e}
 	now := e.now().UTC().Round(0)
 	for i := range req.Count {
-		child := &stored{Sandbox: s.Sandbox, Base: s.Base}
+		child := &stored{Sandbox: s.Sandbox, Base: s.Base, Trust: s.Trust}
 		child.ID, child.Parent, child.Name = sandbox.NewID(), s.ID, ""
 		child.State, child.Reason = sandbox.Starting, ""
 		child.Created, child.Updated, child.Started = now, now, time.Time{}
@@ -116,6 +116,7 @@ func (b *brood) register(ctx context.Context, u *unborn) (err error) {
 	if err := e.admit(ctx, u.s); err != nil {
 		return err
 	}
+	u.undo.add("give back what it was admitted to", func(context.Context) error { e.forgetUnmade(u.s); return nil })
 	if u.spec, err = e.spec(ctx, u.s); err != nil {
 		return err
 	}

@@ -31,6 +31,16 @@ func cloneFile(to, from string) (err error) {
 	return copySparse(dst, src)
 }
 
+// syncFile makes what a file holds lie on the disk.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Fdatasync(int(f.Fd()))
+}
+
 // copySparse copies the parts of src that hold data into dst, which is emptied.
 func copySparse(dst, src *os.File) error {
 	st, err := src.Stat()

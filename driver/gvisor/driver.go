@@ -54,6 +54,11 @@ type Config struct {
 	Guest []byte // the guest's static binary
 	Exe   string // the program that becomes the engine (see package runsc); "" means this one
 
+	// Store is the size of a file system of its own for Dir, in bytes, on which forks
+	// share what was written: see store.go. 0 makes none; one that is there is used
+	// whatever it says. It is not made where the disk beneath Dir does as much.
+	Store int64
+
 	// Gateway carries the machines' traffic; nil means one of its own, which has no
 	// policies and so lets nothing out.
 	Gateway *netgw.Gateway
@@ -62,6 +67,7 @@ type Config struct {
 // Driver makes gVisor machines.
 type Driver struct {
 	dir     string
+	clones  bool // files in dir share what they hold
 	guest   []byte
 	exe     string
 	groups  *cgroups
@@ -85,6 +91,10 @@ func New(c Config) (*Driver, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault("open driver", "", err)
 	}
+	if err := openStore(dir, c.Store); err != nil {
+		return nil, fault("open driver", "", err)
+	}
+	clones := canClone(dir)
 	// Of one folder there is one tag, so that two servers on a machine never
 	// touch each other's cgroups.
 	sum := sha256.Sum256([]byte(dir))
@@ -102,7 +112,7 @@ func New(c Config) (*Driver, error) {
 			return nil, fault("open driver", "", err)
 		}
 	}
-	return &Driver{dir: dir, guest: c.Guest, exe: exe, groups: groups, gateway: gateway, held: map[sandbox.ID]*machine{}}, nil
+	return &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway, held: map[sandbox.ID]*machine{}}, nil
 }
 
 // Class implements driver.Driver.

@@ -1,0 +1,228 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// The store is a file system of the driver's own that its folder lies on, for hosts
+// whose disk cannot share files copy-on-write: XFS in one file beside the folder,
+// with all of its room taken from the disk at once, so that the disk cannot run full
+// beneath it. Layers that lie on it are cloned in the time of their number of
+// extents. It is mounted for as long as the host runs, and again at the first start
+// after that.
+//
+// Without it, and on a disk that cannot share files, a fork copies what the sandbox
+// has written, while it stands still.
+
+// minStore is the least size of a store: XFS takes no less.
+const minStore = 512 << 20
+
+// storeFile is the file that holds the store of a folder.
+func storeFile(dir string) string { return dir + ".xfs" }
+
+// openStore mounts a folder's store, and makes it if there is none and size is not
+// 0. A store that is smaller grows to size.
+func openStore(dir string, size int64) error {
+	file := storeFile(dir)
+	_, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && (size == 0 || canClone(dir)):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = makeStore(dir, file, size)
+	}
+	if err != nil {
+		return err
+	}
+	mounted, err := isMountpoint(dir)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		if err := mountStore(dir, file); err != nil {
+			return err
+		}
+	}
+	return growStore(dir, file, size)
+}
+
+// makeStore makes the file, whole or not at all. The folder must hold no machines:
+// they would be beneath the mount.
+func makeStore(dir, file string, size int64) error {
+	if size < minStore {
+		return &sandbox.Error{Op: "make store", Kind: sandbox.Invalid, Err: fmt.Errorf("%d bytes are too few", size), Hint: fmt.Sprintf("a store has %d MiB or more", minStore>>20)}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, err := sandbox.ParseID(e.Name()); err == nil {
+			return &sandbox.Error{Op: "make store", Kind: sandbox.Conflict, Err: fmt.Errorf("sandboxes lie in %s already", dir),
+				Hint: "remove all sandboxes first, or start without a store"}
+		}
+	}
+	f, err := os.OpenFile(file+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file + ".new") // it has its other name if all went well
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		return fmt.Errorf("take %d MiB for the store: %w", size>>20, err)
+	}
+	out, err := exec.Command("mkfs.xfs", "-q", "-m", "reflink=1", file+".new").CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return &sandbox.Error{Op: "make store", Kind: sandbox.Unsupported, Err: err, Hint: "install xfsprogs"}
+	}
+	if err != nil {
+		return fmt.Errorf("make store: %w: %.300s", err, out)
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// mountStore mounts the file on the folder. The loop device goes with the mount.
+func mountStore(dir, file string) error {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return storeFault(err)
+	}
+	defer control.Close()
+	backing, err := os.OpenFile(file, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer backing.Close()
+	for range 16 { // others may be faster to a free device
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return storeFault(os.NewSyscallError("find loop device", err))
+		}
+		path := "/dev/loop" + strconv.Itoa(n)
+		device, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return storeFault(err)
+		}
+		config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
+		copy(config.Info.File_name[:], file)
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+		if errors.Is(err, unix.EBUSY) {
+			device.Close()
+			continue
+		}
+		if err == nil {
+			// Not MS_NOEXEC: the engine maps the programs that lie in a layer.
+			err = unix.Mount(path, dir, "xfs", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "")
+		}
+		device.Close()
+		if err != nil {
+			return storeFault(fmt.Errorf("mount %s on %s: %w", file, dir, err))
+		}
+		return nil
+	}
+	return storeFault(errors.New("every loop device is taken by others"))
+}
+
+func storeFault(err error) error {
+	return &sandbox.Error{Op: "mount store", Kind: sandbox.Unsupported, Err: err, Hint: "the kernel needs XFS and loop devices: modprobe xfs loop"}
+}
+
+// growStore makes a store larger. One that is as large already stays as it is.
+func growStore(dir, file string, size int64) error {
+	st, err := os.Stat(file)
+	if err != nil || st.Size() >= size {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		return fmt.Errorf("take %d MiB for the store: %w", size>>20, err)
+	}
+	device, err := sourceOf(dir)
+	if err != nil {
+		return err
+	}
+	d, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.IoctlSetInt(int(d.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return os.NewSyscallError("grow "+device, err)
+	}
+	if out, err := exec.Command("xfs_growfs", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("grow store: %w: %.300s", err, out)
+	}
+	return nil
+}
+
+// Shares reports whether what sandboxes write in a driver's folder is shared with
+// their forks rather than copied.
+func Shares(dir string) bool { return canClone(dir) }
+
+// canClone reports whether files in a folder can share what they hold.
+func canClone(dir string) bool {
+	from, err := os.CreateTemp(dir, ".clone-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(from.Name())
+	defer from.Close()
+	to, err := os.CreateTemp(dir, ".clone-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(to.Name())
+	defer to.Close()
+	_, err = from.Write(make([]byte, 4096))
+	return err == nil && unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+}
+
+// isMountpoint reports whether something is mounted on a folder.
+func isMountpoint(dir string) (bool, error) {
+	var here, above unix.Stat_t
+	if err := unix.Stat(dir, &here); err != nil {
+		return false, err
+	}
+	if err := unix.Stat(filepath.Dir(dir), &above); err != nil {
+		return false, err
+	}
+	return here.Dev != above.Dev, nil
+}
+
+// sourceOf is the device that is mounted on a folder.
+func sourceOf(dir string) (string, error) {
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	device := ""
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[1] == dir {
+			device = f[0] // the last one is on top
+		}
+	}
+	if device == "" {
+		return "", fmt.Errorf("nothing is mounted on %s", dir)
+	}
+	return device, nil
+}
