@@ -212,3 +212,30 @@ func TestClear(t *testing.T) {
 	}
 	h.nothingLeft(t)
 }
+
+// TestForkWithinQuota forks past a bound, and with a name that is taken: what comes
+// to nothing uses nothing.
+func TestForkWithinQuota(t *testing.T) {
+	h, _, _ := quotaHouse(t, sandbox.Quota{Sandboxes: 4, ForkAtOnce: 3})
+	ctx := member(t, "a")
+	s, err := h.Create(ctx, sandbox.CreateRequest{Name: "taken"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Fork(ctx, string(s.ID), sandbox.ForkRequest{Count: 4})
+	wantKind(t, err, sandbox.Exhausted)
+	got, err := h.Fork(ctx, string(s.ID), sandbox.ForkRequest{Count: 2, Names: []string{"taken", "free"}})
+	if err != nil || len(got.Children) != 2 || h.Used("a").Sandboxes != 2 {
+		t.Fatalf("%+v, %v, used %+v", got, err, h.Used("a"))
+	}
+	got, err = h.Fork(ctx, string(s.ID), sandbox.ForkRequest{Count: 3})
+	made := 0
+	for _, c := range got.Children {
+		if c.Err == nil {
+			made++
+		}
+	}
+	if err != nil || made != 2 || h.Used("a").Sandboxes != 4 {
+		t.Fatalf("%+v, %v, used %+v", got, err, h.Used("a"))
+	}
+}
