@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
 
@@ -34,11 +35,14 @@ func (f *File) check() error {
 	if f.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warn", "error"}, f.LogLevel) {
 		return bad("log_level", "take debug, info, warn or error", "%.40q is no log level", f.LogLevel)
 	}
-	if l := f.Limits; l.Creates < 0 || l.Queue < 0 || l.Events < 0 {
-		return bad("limits", "leave a bound out for the default", "a bound is negative")
+	if l := f.Limits; l.Creates < 0 || l.Queue < 0 || l.Forks < 0 || l.Forks > sandbox.MaxForks || l.Events < 0 {
+		return bad("limits", "leave a bound out for the default", "a bound is negative, or too large")
 	}
-	if r := f.Room; r.Free < 0 || r.Percent < 0 || r.Percent > 90 {
-		return bad("room", "free takes bytes, percent 0 to 90", "free is %d, percent %d", r.Free, r.Percent)
+	if f.Store.Size < 0 {
+		return bad("store", "leave it out for none", "size is %d", f.Store.Size)
+	}
+	if r := f.Room; r.Free < 0 || r.Percent != nil && (*r.Percent < 0 || *r.Percent > 90) {
+		return bad("room", "free takes bytes, percent 0 to 90", "free or percent is out of its range")
 	}
 	if err := f.checkTypes(); err != nil {
 		return err
@@ -132,7 +136,8 @@ func Fixed(old, next File) []string {
 		{"listen", old.Listen == next.Listen}, {"domain", old.Domain == next.Domain}, {"url", old.URL == next.URL},
 		{"log_format", old.LogFormat == next.LogFormat}, {"drain", old.Drain == next.Drain},
 		{"limits", old.Limits == next.Limits}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
-		{"metrics", old.Metrics == next.Metrics}, {"room", old.Room == next.Room}, {"snapshots", old.Snapshots == next.Snapshots},
+		{"metrics", old.Metrics == next.Metrics}, {"room", reflect.DeepEqual(old.Room, next.Room)}, {"snapshots", old.Snapshots == next.Snapshots},
+		{"store", old.Store == next.Store},
 	} {
 		if !k.same {
 			keys = append(keys, k.name)

@@ -38,6 +38,7 @@ type File struct {
 	Metrics   Metrics   `toml:"metrics"`
 	Room      Room      `toml:"room"`
 	Snapshots Snapshots `toml:"snapshots"`
+	Store     Store     `toml:"store"`
 }
 
 // Limits are of the server.
@@ -45,6 +46,7 @@ type Limits struct {
 	Creates int      `toml:"creates"` // sandboxes that are made at once
 	Queue   int      `toml:"queue"`   // that may wait for that
 	Wake    Duration `toml:"wake"`    // how long a call waits for its sandbox to wake
+	Forks   int      `toml:"forks"`   // children of one fork
 	Events  int      `toml:"events"`  // entries that the journal keeps
 }
 
@@ -100,8 +102,14 @@ type Metrics struct {
 // Room is what must stay free of the disk that holds the data: the more of the
 // two. Below it nothing is begun that needs room.
 type Room struct {
-	Free    Size  `toml:"free"`    // bytes; 0 means 2 GiB
-	Percent int64 `toml:"percent"` // 0 to 90; left out, 5
+	Free    Size   `toml:"free"`    // bytes; 0 means 2 GiB
+	Percent *int64 `toml:"percent"` // 0 to 90; left out, 5
+}
+
+// Store is a file system of its own for what sandboxes write, for disks that cannot
+// share files copy-on-write.
+type Store struct {
+	Size Size `toml:"size"` // taken from the disk at once; 0 makes none
 }
 
 // Snapshots says where snapshots and backups are kept.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -161,11 +162,24 @@ func (x *examination) disk(context.Context) []finding {
 		return one("disk", fail, "choose another directory with --data", "%s: %v", at, err)
 	}
 	free := int64(fsys.Bavail) * fsys.Bsize
-	found := fmt.Sprintf("%s free for %s", size(free), dir)
+	found := fmt.Sprintf("%s free for %s; %s", size(free), dir, forkDisks(dir, at))
 	if free < leastDisk {
 		return one("disk", warn, "a template takes about 1 GiB, a sandbox what it writes: free some, or choose another disk with --data", "%s", found)
 	}
 	return one("disk", good, "", "%s", found)
+}
+
+// forkDisks says what a fork does with the files that a sandbox has written, by
+// where they lie or will lie.
+func forkDisks(dir, at string) string {
+	machines := filepath.Join(dir, machinesDir)
+	if _, err := os.Stat(machines); err == nil {
+		at = machines
+	}
+	if gvisor.Shares(at) {
+		return "forks share what was written"
+	}
+	return "forks copy what was written, unless store.size is configured or it lies on XFS or Btrfs"
 }
 
 func (x *examination) port(ctx context.Context) []finding {

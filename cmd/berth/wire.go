@@ -92,7 +92,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 		return nil, err
 	}
 	keeping.gateway = gateway
-	d, err := openDriver(f.driver, filepath.Join(data, machinesDir), gateway)
+	d, err := openDriver(f.driver, filepath.Join(data, machinesDir), gateway, int64(f.config.Store.Size))
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +129,14 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 		Boot:        bootID(),
 		Meter:       sums,
 		Egress:      gateway,
+		Room:        roomOf(data, &f.config),
 		Observer:    measures,
 		Pool:        poolOf(f),
 		Quotas:      book,
 		Types:       f.config.InstanceTypes(),
 		Creates:     f.config.Limits.Creates,
 		Queue:       f.config.Limits.Queue,
+		Forks:       f.config.Limits.Forks,
 		Wake:        f.config.Limits.Wake.Duration,
 		Events:      f.config.Limits.Events,
 		SignSecret:  secret,
@@ -159,7 +161,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	}
 	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log,
 		Previews: in.preview, Accounts: book, Used: e.Used, ClaimURL: f.config.URL,
-		Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
+		LowDisk: e.LowDisk, Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
 	askEngine(measures, e)
 	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, book.EnterDigits), Secret: secret, Logger: log})
 	handler, door := in.doors(e, f.domain, doors(a, compatible), log)
@@ -214,7 +216,7 @@ func checkClass(class string) error {
 }
 
 // openDriver makes the driver of a class that checkClass has let pass.
-func openDriver(class, dir string, gateway *netgw.Gateway) (driver.Driver, error) {
+func openDriver(class, dir string, gateway *netgw.Gateway, store int64) (driver.Driver, error) {
 	if class == "fake" {
 		return fake.New(fake.Config{Dir: dir})
 	}
@@ -222,7 +224,7 @@ func openDriver(class, dir string, gateway *netgw.Gateway) (driver.Driver, error
 	if err != nil {
 		return nil, err
 	}
-	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway})
+	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway, Store: store})
 }
 
 // probeGVisor starts a tiny sandbox in a directory of its own, and removes it.
@@ -232,7 +234,7 @@ func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
 		return found, &sandbox.Error{Op: "probe", Kind: sandbox.Internal, Err: err}
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := openDriver("gvisor", dir, nil)
+	d, err := openDriver("gvisor", dir, nil, 0)
 	if err != nil {
 		return found, err
 	}
