@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,6 +130,9 @@ func (p *program) printEvent(e sandbox.Change) error {
 // eventLine is a change for people.
 func eventLine(c sandbox.Change) string {
 	line := fmt.Sprintf("%s  %s  %-8s", c.Time.Local().Format("2006-01-02 15:04:05"), c.Sandbox, c.Type)
+	if c.Port != 0 {
+		line += " " + strconv.Itoa(c.Port)
+	}
 	if c.Name != "" {
 		line += "  " + c.Name
 	}
