@@ -63,7 +63,7 @@ type town struct {
 	clock   *clock
 }
 
-func newTown(t *testing.T, terms account.Terms) *town {
+func newTown(t testing.TB, terms account.Terms) *town {
 	t.Helper()
 	store, err := bolt.Open(t.TempDir() + "/records")
 	if err != nil {
@@ -76,7 +76,7 @@ func newTown(t *testing.T, terms account.Terms) *town {
 }
 
 // open starts a book on the town's parts, as a restart does.
-func (w *town) open(t *testing.T, store record.Store, terms account.Terms) {
+func (w *town) open(t testing.TB, store record.Store, terms account.Terms) {
 	t.Helper()
 	w.Book = account.New(account.Config{Records: store, Clock: w.clock.now, Terms: terms})
 	if err := w.Open(t.Context(), w.estate); err != nil {

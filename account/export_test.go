@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -42,4 +43,9 @@ func ignoreConflict(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Spend takes a solution.
+func (b *Book) Spend(r sandbox.TemporaryRequest, from netip.Addr, need int) error {
+	return b.work.spend(r, from, need)
 }
