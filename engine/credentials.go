@@ -96,8 +96,7 @@ func (e *Engine) Grants(ctx context.Context, id string) ([]sandbox.Grant, error)
 	if err != nil || e.credentials == nil {
 		return nil, fail(op, known(id), err)
 	}
-	all, err := e.credentials.Grants(ctx, s.ID)
-	return all, fail(op, s.ID, err)
+	return e.credentials.Grants(ctx, s.ID)
 }
 
 // RevokeGrant takes a secret away from one sandbox, at once: requests under way
@@ -119,7 +118,7 @@ func (e *Engine) changeGrant(ctx context.Context, op, id, secret string, change 
 	if e.credentials == nil {
 		return fail(op, s.ID, noCredentials())
 	}
-	return fail(op, s.ID, change(e.credentials, ctx, s.ID, secret))
+	return change(e.credentials, ctx, s.ID, secret)
 }
 
 // inspected reports whether anything that a sandbox sends over TLS is looked

@@ -50,5 +50,5 @@ func (e *Engine) withVault(ctx context.Context, op string, f func(account string
 	if err != nil {
 		return fail(op, "", err)
 	}
-	return fail(op, "", f(c.Account))
+	return f(c.Account) // the vault says what it tried
 }
