@@ -33,6 +33,7 @@ type Config struct {
 	// Previews gives the address of a port's preview; nil: there are none.
 	Previews func(id sandbox.ID, port int) string
 
+	LowDisk       func() bool  // for /healthz; nil: nobody looks
 	Metrics       http.Handler // of /metrics; nil: there are none
 	PublicMetrics bool         // they need no key
 	Counter       Counter      // of requests; nil means nobody
@@ -49,6 +50,7 @@ type Engine interface {
 	Secrets
 	Webhooks
 	Metering
+	Upkeep
 	Processes
 	Sessions
 	Terminals
@@ -132,6 +134,8 @@ type Templates interface {
 	Templates(ctx context.Context) ([]sandbox.Template, error)
 	Template(ctx context.Context, name string) (sandbox.Template, error)
 	RemoveTemplate(ctx context.Context, name string) error
+	PutContext(ctx context.Context, body io.Reader) (digest string, size int64, err error)
+	HasContext(ctx context.Context, digest string) (bool, error)
 }
 
 // API is the handler of /v1 and /healthz.
@@ -145,6 +149,7 @@ type API struct {
 	mux      *http.ServeMux
 	signer   *signer
 
+	lowDisk  func() bool
 	measures http.Handler
 	public   bool // the measures
 	counter  Counter
@@ -169,6 +174,9 @@ func New(c Config) *API {
 	}
 	a.accounts, a.used, a.claimURL = c.Accounts, c.Used, c.ClaimURL
 	a.signer = newSigner(c.SignSecret)
+	if a.lowDisk = c.LowDisk; a.lowDisk == nil {
+		a.lowDisk = func() bool { return false }
+	}
 	if a.measures, a.public, a.counter = c.Metrics, c.PublicMetrics, c.Counter; a.counter == nil {
 		a.counter = noCounter{}
 	}

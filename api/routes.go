@@ -144,6 +144,7 @@ func (a *API) routes() []route {
 		{method: "DELETE", path: "/v1/domains/{domain}", handle: a.removeDomain, scope: admin},
 		{method: "POST", path: "/v1/domains/{domain}/verify", handle: a.verifyDomain, scope: admin},
 
+		{method: "POST", path: "/v1/gc", handle: a.collectGarbage, operator: true},
 		{method: "GET", path: "/v1/usage", handle: a.consumption, scope: read},
 		{method: "GET", path: "/v1/events", handle: a.changes, scope: read},
 		{method: "GET", path: "/v1/webhooks", handle: a.webhooks, scope: admin},
@@ -167,6 +168,8 @@ func (a *API) routes() []route {
 
 		{method: "GET", path: "/v1/templates", handle: a.templates, scope: read},
 		{method: "POST", path: "/v1/templates", handle: a.buildTemplate, operator: true},
+		{method: "POST", path: "/v1/contexts", handle: a.putContext, scope: admin},
+		{method: "GET", path: "/v1/contexts/{digest}", handle: a.hasContext, scope: admin},
 		{method: "GET", path: "/v1/templates/{name}", handle: a.template, scope: read},
 		{method: "DELETE", path: "/v1/templates/{name}", handle: a.removeTemplate, operator: true},
 	}

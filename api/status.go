@@ -28,6 +28,10 @@ func (a *API) status(w http.ResponseWriter, r *http.Request) error {
 // health answers as long as requests are served.
 func (a *API) health(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err := io.WriteString(w, "ok\n")
+	text := "ok\n"
+	if a.lowDisk() {
+		text = "ok, but the disk is nearly full: nothing new is begun\n"
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }

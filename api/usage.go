@@ -7,6 +7,24 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
+// Upkeep is the verb that cleans up after all.
+type Upkeep interface {
+	Collect(ctx context.Context, dry bool) (sandbox.Garbage, error)
+}
+
+func (a *API) collectGarbage(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	dry := q.boolean("dry_run")
+	if err := q.check(); err != nil {
+		return err
+	}
+	g, err := a.engine.Collect(r.Context(), dry)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, g)
+}
+
 // Metering is the verb that sums up what sandboxes have used.
 type Metering interface {
 	Consumption(ctx context.Context, q sandbox.UsageQuery) (sandbox.UsageReport, error)

@@ -147,6 +147,19 @@ type Keeper interface {
 	Kept(ctx context.Context, id sandbox.ID) (bytes int64, err error)
 }
 
+// Tidier is a Pauser that can say what of its files no machine needs.
+type Tidier interface {
+	// Litter lists what is there of machines that this process does not hold, put
+	// aside or dead, and the files that none of the machines needs, for whoever
+	// knows which of the machines are wanted. It changes nothing.
+	Litter(ctx context.Context) ([]sandbox.Litter, error)
+
+	// Clear removes what Litter has listed, but a machine's: that is for Discard.
+	// What is needed again meanwhile is left, with Conflict; what is not there is no
+	// error.
+	Clear(ctx context.Context, l sandbox.Litter) error
+}
+
 // Finder is a Pauser that can say what became of a machine whose caller died
 // before it could keep what Pause or Resume gave.
 type Finder interface {

@@ -173,6 +173,9 @@ func (e *Engine) wakeOne(ctx context.Context, id sandbox.ID, asked bool) error {
 		if err := e.mayWake(s); err != nil {
 			return err
 		}
+		if err := e.roomToWake(ctx, s); err != nil {
+			return err
+		}
 		return e.wakeAdmitted(ctx, s)
 	}
 	return notRunning(s)

@@ -74,6 +74,9 @@ func (e *Engine) backup(ctx context.Context, id string, req sandbox.BackupReques
 	if err != nil {
 		return nil, err
 	}
+	if err := e.room.need(0); err != nil {
+		return nil, err
+	}
 	info, err := e.Stat(ctx, id, req.Path, true)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,9 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (_ sandb
 	if err := e.descend(ctx, s, sh); err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
+	if err := e.room.need(0); err != nil {
+		return sandbox.Sandbox{}, fail(op, "", err)
+	}
 	if err := e.admit(ctx, s); err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}

@@ -7,12 +7,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/blob"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/pass"
 	"github.com/berth-dev/berth/record"
@@ -57,8 +59,10 @@ type Config struct {
 
 	Meter    Meter      // nil: nothing is measured
 	Egress   Egress     // nil: nor is what leaves the sandboxes
+	Room     RoomConfig // what must stay free of the disk
 	Observer Observer   // hears how long verbs take; nil means nobody
 	Pool     PoolConfig // machines that run ahead of their creates
+	Contexts blob.Store // what template builds copy from; nil: nothing is taken
 	Archive  Archive    // nil: there are no snapshots or backups
 }
 
@@ -69,6 +73,14 @@ type Templates interface {
 	List(ctx context.Context) ([]sandbox.Template, error)
 	Remove(ctx context.Context, name string) error
 	RootPath(t sandbox.Template) string
+
+	// Import makes the root image of a source, or returns the one that is there.
+	// Pack makes one of a tar stream, and Made finds one, by a key that names all
+	// that went into it. These have no name until Assign gives them one.
+	Import(ctx context.Context, from string, force bool, progress func(sandbox.Progress)) (sandbox.Template, error)
+	Pack(ctx context.Context, t sandbox.Template, key string, stream io.Reader, progress func(sandbox.Progress)) (sandbox.Template, error)
+	Made(ctx context.Context, key string) (t sandbox.Template, ok bool, err error)
+	Assign(ctx context.Context, t sandbox.Template) error
 
 	// Prune removes the roots that have no name and that inUse does not claim.
 	Prune(ctx context.Context, inUse func(digest string) bool) (removed []string, err error)
@@ -106,6 +118,9 @@ type Engine struct {
 	meter     Meter
 	egress    Egress
 	observer  Observer
+	room      *rooms
+	builds    sync.RWMutex // held for reading by each build of a template
+	contexts  blob.Store
 	journal   journal
 	wakes     wakes
 	passes    *pass.Signer
@@ -185,12 +200,14 @@ func New(c Config) (*Engine, error) {
 	if e.meter, e.egress = c.Meter, c.Egress; e.meter == nil {
 		e.meter = noMeter{}
 	}
+	e.room = newRooms(c.Room, e.now)
 	if e.observer = c.Observer; e.observer == nil {
 		e.observer = noObserver{}
 	}
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
 	e.archive, e.garbage = c.Archive, newGarbage()
+	e.contexts = c.Contexts
 	e.slots = newSlots(c.Creates, c.Queue)
 	e.forks = c.Forks
 	e.probes.turn = make(chan struct{}, 1)

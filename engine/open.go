@@ -80,6 +80,10 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 		e.timers.plan(s)
 	}
 	e.tasks.Go(e.keepTime)
+	e.tasks.Go(e.keepTidy)
+	if e.room.of != nil {
+		e.tasks.Go(e.keepRoom)
+	}
 	if e.pool.enabled() {
 		e.tasks.Go(e.keepPool)
 	}

@@ -107,6 +107,9 @@ func (e *Engine) capture(ctx context.Context, a Archive, id sandbox.ID, req sand
 	if err := e.maySnapshot(ctx, s, req); err != nil {
 		return nil, "", err
 	}
+	if err := e.roomToCopy(ctx, s); err != nil {
+		return nil, "", err
+	}
 	sh := e.planShot(s, req)
 	if s.From != "" && s.State != sandbox.Running {
 		return sh, "", e.copyShot(ctx, sh, s, req.Keep)

@@ -38,7 +38,9 @@ func (e *Engine) Status(ctx context.Context) (sandbox.Status, error) {
 		return st, fail(op, "", err)
 	}
 	st.Classes, err = e.classStatus(ctx)
-	if !c.Operator {
+	if c.Operator {
+		st.Disk = e.room.status()
+	} else {
 		st.Creating, st.Queued, st.Warm = 0, 0, 0
 		st.Classes = forTenants(st.Classes)
 	}

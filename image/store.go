@@ -162,6 +162,41 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	return fault(op, syncDir(s.dir))
 }
 
+// Unnamed lists the images that no name refers to, by digest. They stay when a
+// template is built anew.
+func (s *Store) Unnamed(ctx context.Context) ([]sandbox.Litter, error) {
+	const op = "list unnamed templates"
+	s.publish.Lock()
+	defer s.publish.Unlock()
+	infos, err := filepath.Glob(filepath.Join(s.imagesDir(), "*.json"))
+	if err != nil {
+		return nil, fault(op, err)
+	}
+	var all []sandbox.Litter
+	for _, path := range infos {
+		if err := ctx.Err(); err != nil {
+			return nil, fault(op, err)
+		}
+		e, err := readEntry(path)
+		if err != nil {
+			return nil, fault(op, err)
+		}
+		users, err := s.namesOf(e.Template.Digest)
+		if err != nil {
+			return nil, fault(op, err)
+		}
+		if len(users) > 0 {
+			continue
+		}
+		l := sandbox.Litter{Kind: sandbox.LitterTemplate, Name: e.Template.Digest}
+		if info, err := os.Stat(s.RootPath(e.Template)); err == nil {
+			l.Bytes = info.Size()
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
 // Prune removes the images that no name refers to and inUse does not claim, and
 // returns their digests. Such images stay when a template is built anew.
 func (s *Store) Prune(ctx context.Context, inUse func(digest string) bool) ([]string, error) {

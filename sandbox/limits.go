@@ -10,11 +10,16 @@ type Limits struct {
 	DiskBytes   int64 `json:"disk_bytes"`   // what may be written on top of the template; 16 MiB to 64 TiB
 	Processes   int64 `json:"processes"`    // tasks (threads) alive at once, Berth's own included; 32 to 1,000,000
 	OpenFiles   int64 `json:"open_files"`   // descriptors a process may hold; 64 to 1,048,576
+
+	// Files is how many files and directories may be there beside the template's
+	// own, 1,024 to 100,000,000. 0, in a sandbox that was made before there was a
+	// bound: none.
+	Files int64 `json:"files"`
 }
 
 // DefaultLimits is what a sandbox gets that asks for nothing.
 func DefaultLimits() Limits {
-	return Limits{CPUMilli: 1000, MemoryBytes: 2 << 30, DiskBytes: 8 << 30, Processes: 1024, OpenFiles: 65536}
+	return Limits{CPUMilli: 1000, MemoryBytes: 2 << 30, DiskBytes: 8 << 30, Processes: 1024, OpenFiles: 65536, Files: 262_144}
 }
 
 // WithDefaults returns l with every zero field set from d.
@@ -31,7 +36,7 @@ func (l Limits) WithDefaults(d Limits) Limits {
 // its range. Zero fields are outside: call WithDefaults first.
 func (l Limits) Check() error {
 	for _, b := range limitBounds {
-		if v := *b.field(&l); v < b.least || v > b.most {
+		if v := *b.field(&l); (v < b.least || v > b.most) && (v != 0 || b.name != "files") {
 			return &Error{Op: "check limits", Kind: Invalid,
 				Err:  fmt.Errorf("%s is %d", b.name, v),
 				Hint: fmt.Sprintf("%s takes %d to %d; leave it out for the default", b.name, b.least, b.most)}
@@ -51,4 +56,5 @@ var limitBounds = []struct {
 	{"disk_bytes", 16 << 20, 64 << 40, func(l *Limits) *int64 { return &l.DiskBytes }},
 	{"processes", 32, 1_000_000, func(l *Limits) *int64 { return &l.Processes }},
 	{"open_files", 64, 1 << 20, func(l *Limits) *int64 { return &l.OpenFiles }},
+	{"files", 1024, 100_000_000, func(l *Limits) *int64 { return &l.Files }},
 }

@@ -11,6 +11,8 @@ type Status struct {
 	Creating  int           `json:"creating"`  // creates under way
 	Queued    int           `json:"queued"`    // creates that wait for their turn
 	Warm      int           `json:"warm"`      // machines that wait for a create
+
+	Disk *DiskStatus `json:"disk,omitempty"` // for the operator; nil: nobody looks
 }
 
 // ClassStatus says what a server can do in one isolation class.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/account"
 	"github.com/berth-dev/berth/api"
+	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/dialect/e2b"
 	"github.com/berth-dev/berth/driver"
@@ -35,6 +36,7 @@ const (
 	recordsFile  = "records.db"
 	templatesDir = "templates"
 	machinesDir  = "machines"
+	contextsDir  = "contexts" // what template builds copy from
 	auditDir     = "audit"
 )
 
@@ -101,6 +103,10 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	if err != nil {
 		return nil, err
 	}
+	contexts, err := blobdisk.Open(filepath.Join(data, contextsDir))
+	if err != nil {
+		return nil, err
+	}
 	archive, err := f.archive.open(ctx, data)
 	if err != nil {
 		return nil, err
@@ -120,6 +126,7 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 		Records:     records,
 		Templates:   templates,
 		Archive:     archive,
+		Contexts:    contexts,
 		Gateway:     gateway,
 		Audit:       told,
 		Credentials: keeping.proxy,

@@ -98,6 +98,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"PauseSweep", testPauseSweep},
 		{"Discard", testDiscard},
 		{"Kept", testKept},
+		{"Litter", testLitter},
 		{"Find", testFind},
 		{"Resize", testResize},
 		{"Capture", testCapture},

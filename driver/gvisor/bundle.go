@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -64,7 +65,8 @@ func writeBundle(p place, spec driver.Spec, guestImage, netns string) error {
 	return os.WriteFile(filepath.Join(p.bundle(), "config.json"), b, 0o600)
 }
 
-// optionsAnnotation has the size of the writable layer.
+// optionsAnnotation has the size of the writable layer, and how many files it may
+// hold: "size=BYTES/FILES".
 const optionsAnnotation = "dev.gvisor.spec.rootfs.options"
 
 func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
@@ -109,9 +111,31 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			// The folder itself is in the flags: the annotations of a machine and
 			// of its copies must be equal.
 			"dev.gvisor.spec.rootfs.overlay": "dir=/layer",
-			optionsAnnotation:                fmt.Sprintf("size=%d", l.DiskBytes),
+			optionsAnnotation:                layerOptions(l),
 		},
 	}
+}
+
+// layerOptions is what optionsAnnotation says.
+func layerOptions(l sandbox.Limits) string {
+	if l.Files == 0 {
+		return fmt.Sprintf("size=%d", l.DiskBytes)
+	}
+	return fmt.Sprintf("size=%d/%d", l.DiskBytes, l.Files)
+}
+
+// parseLayerOptions reads that back into limits.
+func parseLayerOptions(s string, l *sandbox.Limits) error {
+	size, files, bound := strings.Cut(strings.TrimPrefix(s, "size="), "/")
+	var err error
+	if l.DiskBytes, err = strconv.ParseInt(size, 10, 64); err != nil {
+		return err
+	}
+	l.Files = 0
+	if bound {
+		l.Files, err = strconv.ParseInt(files, 10, 64)
+	}
+	return err
 }
 
 // flags are the engine's own, the same for every command on a machine.

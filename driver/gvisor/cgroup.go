@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/sandbox"
 )
 
 // hierarchy is where one controller's groups are made. On a machine of version
@@ -137,14 +139,18 @@ func (g *group) make(memory int64) error {
 	return g.setMemory(memory)
 }
 
-// reserve is what the engine itself may hold beside its sandbox's memory. That
-// limit the engine keeps; the cgroup's is the wall behind it.
-func reserve(memory int64) int64 { return 64<<20 + memory/16 }
+// fileCost is what the engine itself holds for a file of the writable layer, in
+// bytes: about 1.3 KiB were measured for an empty one.
+const fileCost = 1536
 
-// setMemory limits what the group may hold for a sandbox of so much memory,
-// swap included.
+// wall is the memory that a machine's group may hold: the sandbox's, a limit that
+// the engine keeps, and what the engine itself may need beside it.
+func wall(l sandbox.Limits) int64 {
+	return l.MemoryBytes + 64<<20 + l.MemoryBytes/16 + l.Files*fileCost
+}
+
+// setMemory limits what the group may hold, swap included.
 func (g *group) setMemory(memory int64) error {
-	memory += reserve(memory)
 	m := g.dir(g.of.memory)
 	if g.of.memory.unified {
 		return errors.Join(

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver/gvisor/runsc"
+	"github.com/berth-dev/berth/sandbox"
 )
 
 // inGroup makes this test binary do something inside a group, in place of tests.
@@ -69,7 +70,7 @@ func TestGroup(t *testing.T) {
 		}
 		all.remove()
 	})
-	if err := g.make(64 << 20); err != nil {
+	if err := g.make(wall(sandbox.Limits{MemoryBytes: 64 << 20})); err != nil {
 		t.Fatal(err)
 	}
 	start := func(what string) *exec.Cmd {

@@ -92,7 +92,7 @@ func (i *image) fit(l sandbox.Limits) (sandbox.Limits, error) {
 	}
 	if i.about.Keep == driver.KeepMemory {
 		was := i.about.Limits
-		l.DiskBytes, l.Processes, l.OpenFiles = was.DiskBytes, was.Processes, was.OpenFiles
+		l.DiskBytes, l.Processes, l.OpenFiles, l.Files = was.DiskBytes, was.Processes, was.OpenFiles, was.Files
 	}
 	return l, nil
 }
@@ -115,7 +115,7 @@ func (c *child) furnish(ctx context.Context, img image) (err error) {
 	if c.state.Guest, err = c.guestImage(ctx, img); err != nil {
 		return err
 	}
-	if err := c.group.make(c.spec.Limits.MemoryBytes); err != nil {
+	if err := c.group.make(wall(c.spec.Limits)); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
 	if c.ns, err = netgw.NewNamespace(); err != nil {

@@ -95,7 +95,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 func (d *Driver) launch(spec driver.Spec, s state, start func(*group, *state) error) (*machine, error) {
 	p := d.place(spec.ID)
 	group := d.groups.group(string(spec.ID))
-	if err := group.make(spec.Limits.MemoryBytes); err != nil {
+	if err := group.make(wall(spec.Limits)); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
 	ns, err := netgw.NewNamespace()

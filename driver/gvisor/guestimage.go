@@ -31,13 +31,16 @@ func mkfs(ctx context.Context, image, dir string) error {
 
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
+// unsavedImage begins the name of a folder in which an image is made.
+const unsavedImage = ".image-"
+
 // makeImage makes dst from a folder that fill fills, unless dst is there. It
 // appears whole or not at all.
 func makeImage(ctx context.Context, dst string, fill func(dir string) error) error {
 	if _, err := os.Stat(dst); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	work, err := os.MkdirTemp(filepath.Dir(dst), ".image-")
+	work, err := os.MkdirTemp(filepath.Dir(dst), unsavedImage)
 	if err != nil {
 		return err
 	}
@@ -64,11 +67,16 @@ func (d *Driver) guestImage(ctx context.Context) (string, error) {
 	if len(d.guest) == 0 {
 		return "", &sandbox.Error{Op: "find guest", Kind: sandbox.Unsupported, Err: errors.New("this program was built without the guest"), Hint: "build it with: make build"}
 	}
-	sum := sha256.Sum256(d.guest)
-	image := filepath.Join(d.dir, fmt.Sprintf("guest-%x.erofs", sum[:8]))
+	image := d.presentGuest()
 	return image, makeImage(ctx, image, func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, guestName), d.guest, 0o755)
 	})
+}
+
+// presentGuest is where the image of this program's guest is, once it is made.
+func (d *Driver) presentGuest() string {
+	sum := sha256.Sum256(d.guest)
+	return filepath.Join(d.dir, fmt.Sprintf("guest-%x.erofs", sum[:8]))
 }
 
 // probeImage returns the path of an image with nothing in it but the folders

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -226,10 +225,8 @@ func (p place) limits() (sandbox.Limits, error) {
 		return sandbox.Limits{}, err
 	}
 	l := sandbox.DefaultLimits()
-	if size, ok := strings.CutPrefix(s.Annotations[optionsAnnotation], "size="); ok {
-		if l.DiskBytes, err = strconv.ParseInt(size, 10, 64); err != nil {
-			return l, err
-		}
+	if err := parseLayerOptions(s.Annotations[optionsAnnotation], &l); err != nil {
+		return l, err
 	}
 	if s.Process == nil || s.Linux == nil || s.Linux.Resources == nil || s.Linux.Resources.Memory == nil || s.Linux.Resources.Memory.Limit == nil {
 		return l, errors.New("the bundle lacks limits")

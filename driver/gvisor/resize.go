@@ -29,7 +29,7 @@ func (d *Driver) Resize(_ context.Context, dm driver.Machine, l sandbox.Limits) 
 			Hint: "end what uses the memory, then resize"}
 	}
 	// The wall is moved out before the limit, and in after it.
-	if err := m.group.setMemory(max(l.MemoryBytes, used)); err != nil {
+	if err := m.group.setMemory(wall(l)); err != nil {
 		return m.usageError(err)
 	}
 	if err := m.limitMemory(l.MemoryBytes); err != nil {
