@@ -40,7 +40,9 @@ func (e *Engine) Rollback(ctx context.Context, id string, req sandbox.RollbackRe
 	return s.Sandbox, nil
 }
 
-func (e *Engine) rollback(ctx context.Context, id sandbox.ID, given string) (*stored, error) {
+func (e *Engine) rollback(ctx context.Context, id sandbox.ID, given string) (_ *stored, err error) {
+	t := e.timed("rollback")
+	defer t.end(&err)
 	unlock, err := e.sandboxes.lock(ctx, string(id))
 	if err != nil {
 		return nil, err
@@ -59,10 +61,12 @@ func (e *Engine) rollback(ctx context.Context, id sandbox.ID, given string) (*st
 		return nil, err
 	}
 	defer release()
+	t.stage("fetch")
 	running := s.State == sandbox.Running
 	if err := e.replace(ctx, s, sh); err != nil {
 		return nil, err
 	}
+	t.stage("replace")
 	if !running {
 		return s, nil
 	}

@@ -52,7 +52,9 @@ func (e *Engine) whileOpen(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { detach(); cancel(nil) }
 }
 
-func (e *Engine) snapshot(ctx context.Context, id sandbox.ID, req sandbox.SnapshotRequest) (*shot, error) {
+func (e *Engine) snapshot(ctx context.Context, id sandbox.ID, req sandbox.SnapshotRequest) (_ *shot, err error) {
+	t := e.timed("snapshot")
+	defer t.end(&err)
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
@@ -64,6 +66,7 @@ func (e *Engine) snapshot(ctx context.Context, id sandbox.ID, req sandbox.Snapsh
 	if err != nil {
 		return nil, err
 	}
+	t.stage("capture")
 	if dir == "" { // it is as a snapshot that is kept already
 		return sh, e.register(ctx, sh, sh.Stored)
 	}
@@ -76,6 +79,7 @@ func (e *Engine) snapshot(ctx context.Context, id sandbox.ID, req sandbox.Snapsh
 		e.garbage.poke()
 		return nil, fromArchive(err)
 	}
+	t.stage("keep")
 	return sh, e.registerSaved(ctx, sh, saved)
 }
 

@@ -52,6 +52,12 @@ func (r *real) again(t *testing.T) {
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
+	r.meet(t)
+}
+
+// meet makes the client of a server that has started.
+func (r *real) meet(t *testing.T) {
+	t.Helper()
 	key, err := os.ReadFile(filepath.Join(r.data, "admin.key"))
 	if err != nil {
 		t.Fatal(err)
