@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,14 +84,23 @@ func (p *program) printSandboxes(all []sandbox.Sandbox, quiet bool) error {
 		}
 		return nil
 	}
-	t := newTable(p.out, "ID", "NAME", "STATE", "TEMPLATE", "CLASS", "CPU", "MEMORY", "AGE", "METADATA")
+	columns := []string{"ID", "NAME", "STATE", "TEMPLATE", "CLASS", "CPU", "MEMORY", "AGE", "METADATA"}
+	several := slices.ContainsFunc(all, func(s sandbox.Sandbox) bool { return s.Account != all[0].Account })
+	if several { // as the operator sees them
+		columns = append(columns, "ACCOUNT")
+	}
+	t := newTable(p.out, columns...)
 	for _, s := range all {
 		state := string(s.State)
 		if s.Reason != "" {
 			state += " (" + s.Reason + ")"
 		}
-		t.row(string(s.ID), s.Name, state, s.Template, s.Class, cores(s.Limits.CPUMilli),
-			size(s.Limits.MemoryBytes), age(time.Since(s.Created)), pairs(s.Metadata))
+		row := []string{string(s.ID), s.Name, state, s.Template, s.Class, cores(s.Limits.CPUMilli),
+			size(s.Limits.MemoryBytes), age(time.Since(s.Created)), pairs(s.Metadata)}
+		if several {
+			row = append(row, s.Account)
+		}
+		t.row(row...)
 	}
 	return t.flush()
 }
