@@ -28,7 +28,7 @@ const (
 	headerTime    = 10 * time.Second // for a request's header, once it has begun
 	idleTime      = 5 * time.Minute  // between requests
 	answerTime    = 30 * time.Minute // for the header of an answer
-	stallTime     = 2 * time.Minute  // for one read of a request's body, one write to either side
+	stallTime     = 5 * time.Minute  // for one read of a body before its answer begins, one write to either side
 	maxHeader     = 64 << 10         // bytes of a request's header
 	maxAnswer     = 256 << 10        // bytes of an answer's header
 	maxStreams    = 128              // requests at once on one connection

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -306,13 +307,19 @@ func TestCheckFindsWhatCannotBeDone(t *testing.T) {
 }
 
 func TestLargeBodiesStream(t *testing.T) {
-	const size = 256 << 20
+	const size = 96 << 20
 	r := newRig(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		h := sha256.New()
 		n, err := io.Copy(h, q.Body)
 		fmt.Fprintf(w, "%d %x %v", n, h.Sum(nil)[:4], err)
 	}), bearer(func(i *sandbox.Inject) { i.Mask = true }))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	_, body := r.request(r.client(true), newRequest(t, "PUT", "https://"+host+"/", io.LimitReader(zeros{}, size)))
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 48<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
 	if !strings.HasPrefix(body, fmt.Sprint(size, " ")) || !strings.HasSuffix(body, "<nil>") {
 		t.Error(body)
 	}

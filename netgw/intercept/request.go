@@ -49,8 +49,9 @@ func serveRequest(w http.ResponseWriter, in *http.Request) {
 	ctx, cancel := context.WithCancelCause(in.Context())
 	defer cancel(nil)
 	r := &request{s: s, begun: s.p.now(), cancel: cancel, policy: s.flow.Policy()}
-	counted := &countedWriter{ResponseWriter: w}
-	body := &steadyBody{ReadCloser: in.Body, control: http.NewResponseController(w)}
+	control := http.NewResponseController(w)
+	body := &steadyBody{ReadCloser: in.Body, control: control}
+	counted := &countedWriter{ResponseWriter: w, control: control, begun: body.calm}
 	r.w, r.in = counted, in.WithContext(ctx)
 	if in.Body != nil && in.Body != http.NoBody {
 		r.in.Body = body
@@ -242,24 +243,29 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// countedWriter counts what is answered.
+// countedWriter counts what is answered, and bounds how long a client takes to
+// read some of it: over HTTP/2 that holds up its stream alone.
 type countedWriter struct {
 	http.ResponseWriter
-	n      int64
-	status int
+	control *http.ResponseController
+	begun   func() // called when the answer begins
+	n       int64
+	status  int
 }
 
 func (w *countedWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.status = status
+		w.begun()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *countedWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
+	w.control.SetWriteDeadline(time.Now().Add(stallTime)) // an error would come from the write too
 	n, err := w.ResponseWriter.Write(b)
 	w.n += int64(n)
 	return n, err
@@ -268,7 +274,8 @@ func (w *countedWriter) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// steadyBody is a request's body that may come slowly, but not stand still. The
+// steadyBody is a request's body that may come slowly, but not stand still before
+// there is an answer: from then on the two ends may talk as they like. The
 // transport may read it for a moment longer than the request lasts.
 type steadyBody struct {
 	io.ReadCloser
