@@ -55,6 +55,8 @@ func (noMeter) Report(context.Context, sandbox.UsageQuery) (sandbox.UsageReport,
 }
 
 // Consumption sums up what sandboxes have used, removed ones too. It wakes none.
+// What is said of one sandbox is as of now; of many, their processor time may be
+// half a minute old.
 func (e *Engine) Consumption(ctx context.Context, q sandbox.UsageQuery) (sandbox.UsageReport, error) {
 	r, err := e.consumption(ctx, q)
 	return r, fail("sum up usage", "", err)
@@ -83,6 +85,9 @@ func (e *Engine) consumption(ctx context.Context, q sandbox.UsageQuery) (r sandb
 				return r, err
 			}
 			q.Sandbox = string(id)
+		}
+		if l := e.held(sandbox.ID(q.Sandbox)); l != nil {
+			e.measure(ctx, sandbox.ID(q.Sandbox), l)
 		}
 	}
 	return e.meter.Report(ctx, q)

@@ -16,12 +16,12 @@ type InstanceType struct {
 func InstanceTypes() []InstanceType {
 	const GB, MiB, GiB = 1_000_000_000, 1 << 20, 1 << 30
 	return []InstanceType{
-		{"lite", Limits{CPUMilli: 63, MemoryBytes: 256 * MiB, DiskBytes: 2 * GB, Files: 64 << 10}}, // 1/16 of a core, rounded up
-		{"basic", Limits{CPUMilli: 250, MemoryBytes: 1 * GiB, DiskBytes: 4 * GB, Files: 128 << 10}},
-		{"standard-1", Limits{CPUMilli: 500, MemoryBytes: 4 * GiB, DiskBytes: 8 * GB, Files: 256 << 10}},
-		{"standard-2", Limits{CPUMilli: 1000, MemoryBytes: 6 * GiB, DiskBytes: 12 * GB, Files: 384 << 10}},
-		{"standard-3", Limits{CPUMilli: 2000, MemoryBytes: 8 * GiB, DiskBytes: 16 * GB, Files: 512 << 10}},
-		{"standard-4", Limits{CPUMilli: 4000, MemoryBytes: 12 * GiB, DiskBytes: 20 * GB, Files: 640 << 10}},
+		{"lite", Limits{CPUMilli: 63, MemoryBytes: 256 * MiB, DiskBytes: 2 * GB, Files: 32 << 10}}, // 1/16 of a core, rounded up
+		{"basic", Limits{CPUMilli: 250, MemoryBytes: 1 * GiB, DiskBytes: 4 * GB, Files: 64 << 10}},
+		{"standard-1", Limits{CPUMilli: 500, MemoryBytes: 4 * GiB, DiskBytes: 8 * GB, Files: 128 << 10}},
+		{"standard-2", Limits{CPUMilli: 1000, MemoryBytes: 6 * GiB, DiskBytes: 12 * GB, Files: 192 << 10}},
+		{"standard-3", Limits{CPUMilli: 2000, MemoryBytes: 8 * GiB, DiskBytes: 16 * GB, Files: 256 << 10}},
+		{"standard-4", Limits{CPUMilli: 4000, MemoryBytes: 12 * GiB, DiskBytes: 20 * GB, Files: 320 << 10}},
 	}
 }
 

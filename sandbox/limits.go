@@ -19,7 +19,7 @@ type Limits struct {
 
 // DefaultLimits is what a sandbox gets that asks for nothing.
 func DefaultLimits() Limits {
-	return Limits{CPUMilli: 1000, MemoryBytes: 2 << 30, DiskBytes: 8 << 30, Processes: 1024, OpenFiles: 65536, Files: 262_144}
+	return Limits{CPUMilli: 1000, MemoryBytes: 2 << 30, DiskBytes: 8 << 30, Processes: 1024, OpenFiles: 65536, Files: 131_072}
 }
 
 // WithDefaults returns l with every zero field set from d.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -14,7 +15,7 @@ n = 0
 try:
     while n < 200000:
         if n % 1000 == 0:
-            import os; os.mkdir("d%d" % (n // 1000))
+            import os; os.makedirs("d%d" % (n // 1000), exist_ok=True)
         open("d%d/f%d" % (n // 1000, n), "w").close()
         n += 1
 except OSError as e:
@@ -27,7 +28,11 @@ END`
 func TestFileLimitIsENOSPCInside(t *testing.T) {
 	d := newDriver(t, t.TempDir())
 	spec := newSpec(t, func(l *sandbox.Limits) { l.MemoryBytes, l.Files = 256<<20, 30_000 })
-	b := create(t, d, spec)
+	first, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := box{first, guestclient.New(first.Dial)}
 	before, err := b.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +65,7 @@ func TestFileLimitIsENOSPCInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = boxOf(t, m)
+	b = client(t, m)
 	b.mustSh(t, "user", "cat /workspace/one; rm -r /workspace/many/d4")
 	full()
 }
