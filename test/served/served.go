@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/berth-dev/berth/account"
 	"github.com/berth-dev/berth/api"
+	"github.com/berth-dev/berth/audit"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
 	"github.com/berth-dev/berth/engine"
@@ -37,6 +39,8 @@ type Server struct {
 	Engine   *engine.Engine
 	Accounts *account.Book
 	Records  record.Store
+	Gateway  *Gateway
+	Audit    *audit.Log
 	Log      *Log
 	HTTP     *httptest.Server
 }
@@ -52,7 +56,10 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Log: &Log{}, Records: records}
+	s := &Server{Log: &Log{}, Records: records, Gateway: &Gateway{}}
+	if s.Audit, err = audit.Open(audit.Config{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
 	log := s.Log.Logger()
 	s.Accounts = account.New(account.Config{Records: records, Logger: log, Terms: account.Terms{
 		Temporary: &account.Temporary{Hourly: 1000, Quota: sandbox.Quota{Sandboxes: 1}}}})
@@ -60,7 +67,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Engine, err = engine.New(engine.Config{Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Logger: log, Version: "test", SignSecret: []byte(Key), Domain: "berth.test"})
+	s.Engine, err = engine.New(engine.Config{Gateway: s.Gateway, Audit: s.Audit, Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Archive: newArchive(t), Logger: log, Version: "test", SignSecret: []byte(Key), Domain: "berth.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +84,7 @@ func Start(t testing.TB) *Server {
 	t.Cleanup(func() {
 		s.API.Close()
 		s.HTTP.Close()
-		for _, end := range []func() error{s.Accounts.Close, s.Engine.Close, drv.Close, records.Close} {
+		for _, end := range []func() error{s.Accounts.Close, s.Engine.Close, drv.Close, records.Close, s.Audit.Close} {
 			if err := end(); err != nil {
 				t.Error(err)
 			}
@@ -193,6 +200,26 @@ func (t *Templates) Remove(_ context.Context, name string) error {
 
 // RootPath is a path at which nothing lies: the fake driver applies no root.
 func (t *Templates) RootPath(tpl sandbox.Template) string { return "/nowhere/" + tpl.Digest }
+
+// Import is Unsupported.
+func (t *Templates) Import(context.Context, string, bool, func(sandbox.Progress)) (sandbox.Template, error) {
+	return sandbox.Template{}, errNoBuilds
+}
+
+// Pack is Unsupported.
+func (t *Templates) Pack(context.Context, sandbox.Template, string, io.Reader, func(sandbox.Progress)) (sandbox.Template, error) {
+	return sandbox.Template{}, errNoBuilds
+}
+
+// Made finds nothing.
+func (t *Templates) Made(context.Context, string) (sandbox.Template, bool, error) {
+	return sandbox.Template{}, false, nil
+}
+
+// Assign is Unsupported.
+func (t *Templates) Assign(context.Context, sandbox.Template) error { return errNoBuilds }
+
+var errNoBuilds = sandbox.Errorf("build", sandbox.Unsupported, "nothing is built in steps here")
 
 // Prune removes nothing.
 func (t *Templates) Prune(context.Context, func(string) bool) ([]string, error) { return nil, nil }
