@@ -21,7 +21,7 @@ var floors = []struct {
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 21}, {"record/recordtest", 11}, {"blob/blobtest", 11},
 	{"screen", 15}, {"tarball", 15}, {"tunnel", 15}, // libraries that know no sandbox
-	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"audit", 20}, {"netgw/intercept", 21}, {"secret", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"blob/s3", 20}, {"blob/s3/s3test", 21}, {"snapshot", 20},
+	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"audit", 20}, {"netgw/intercept", 21}, {"secret", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"blob/s3", 20}, {"blob/memory", 20}, {"blob/s3/s3test", 21}, {"snapshot", 20},
 	{"image", 21}, {"dockerfile", 20}, {"account", 20}, {"config", 20}, {"pass", 20}, {"meter", 20}, {"metrics", 20},
 	{"driver/gvisor/runsc", 21}, {"driver/gvisor", 22}, {"driver/fake", 22},
 	{"engine", 30}, {"cluster", 40},
@@ -76,7 +76,7 @@ func TestImportsPointDown(t *testing.T) {
 // TestBodiesAreNamedOnlyWhereTheyAreWired keeps concrete bodies out of the floors
 // that know contracts only.
 func TestBodiesAreNamedOnlyWhereTheyAreWired(t *testing.T) {
-	bodies := []string{"driver/gvisor", "driver/fake", "record/bolt", "blob/disk", "blob/s3"}
+	bodies := []string{"driver/gvisor", "driver/fake", "record/bolt", "blob/disk", "blob/s3", "blob/memory"}
 	for _, p := range packages(t) {
 		rel := strings.TrimPrefix(p.ImportPath, module)
 		for _, imp := range p.Imports {

@@ -82,3 +82,20 @@ func (c *Client) Template(ctx context.Context, name string) (sandbox.Template, e
 func (c *Client) RemoveTemplate(ctx context.Context, name string) error {
 	return c.do(ctx, call{op: "remove template", method: http.MethodDelete, path: []string{"templates", name}}, nil)
 }
+
+// PutContext sends a tar stream, packed with gzip or not, that a build copies from,
+// and returns the digest to name it by.
+func (c *Client) PutContext(ctx context.Context, body io.Reader) (digest string, size int64, err error) {
+	var got wire.Context
+	err = c.do(ctx, call{op: "upload context", method: http.MethodPost, path: []string{"contexts"}, body: body}, &got)
+	return got.Digest, got.Size, err
+}
+
+// HasContext reports whether a context is there already.
+func (c *Client) HasContext(ctx context.Context, digest string) (bool, error) {
+	err := c.do(ctx, call{op: "look for context", method: http.MethodGet, path: []string{"contexts", digest}}, &wire.Context{})
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -13,7 +13,7 @@ import (
 // snapshot says.
 func (e *Engine) fromSnapshot(ctx context.Context, req *sandbox.CreateRequest) (*shot, error) {
 	if req.Snapshot == "" {
-		return nil, nil
+		return e.fromStarted(ctx, req)
 	}
 	sh, err := e.shotOf(ctx, req.Snapshot)
 	if err != nil {
@@ -23,7 +23,32 @@ func (e *Engine) fromSnapshot(ctx context.Context, req *sandbox.CreateRequest) (
 		return nil, &sandbox.Error{Op: "check snapshot", Kind: sandbox.Invalid, Err: fmt.Errorf("it is of template %q and class %q", sh.Template, sh.Class),
 			Hint: "leave template and class out: the snapshot has them"}
 	}
-	req.Template, req.Class = sh.Template, sh.Class
+	req.Template = sh.Template
+	sh.complete(req)
+	return sh, nil
+}
+
+// fromStarted is fromSnapshot for a template whose start command goes on in every
+// sandbox: nil if it has none.
+func (e *Engine) fromStarted(ctx context.Context, req *sandbox.CreateRequest) (*shot, error) {
+	t, err := e.templates.Get(ctx, orElse(req.Template, sandbox.DefaultTemplate))
+	if err != nil || t.Snapshot == "" {
+		return nil, nil // what is wrong with the template is said later
+	}
+	sh, err := e.loadShot(ctx, t.Account, t.Snapshot)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil, &sandbox.Error{Op: "check template", Kind: sandbox.Conflict, Err: fmt.Errorf("what %q had started is gone", t.Name), Hint: "build the template anew"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	sh.complete(req)
+	return sh, nil
+}
+
+// complete gives a request what it leaves out and the snapshot says.
+func (sh *shot) complete(req *sandbox.CreateRequest) {
+	req.Class = sh.Class
 	if req.Type == "" {
 		req.Limits = req.Limits.WithDefaults(sh.Limits)
 	}
@@ -33,7 +58,6 @@ func (e *Engine) fromSnapshot(ctx context.Context, req *sandbox.CreateRequest) (
 	}
 	maps.Copy(env, req.Env)
 	req.Env = env
-	return sh, nil
 }
 
 // descend gives a planned sandbox what it has of its snapshot, and checks that it
@@ -49,6 +73,11 @@ func (e *Engine) descend(ctx context.Context, s *stored, sh *shot) error {
 // restore makes the machine of a sandbox that is made from a snapshot.
 func (e *Engine) restore(ctx context.Context, s *stored, root string) (driver.Machine, error) {
 	sh, err := e.loadShot(ctx, s.Account, s.Snapshot)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		if t, terr := e.templates.Get(ctx, s.Template); terr == nil && t.Snapshot == s.Snapshot {
+			sh, err = e.loadShot(ctx, t.Account, t.Snapshot)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -187,11 +189,12 @@ func (w *world) crash(id sandbox.ID, reason string) {
 type templates struct {
 	mu     sync.Mutex
 	all    map[string]sandbox.Template
+	keys   map[string]sandbox.Template
 	pruned func(string) bool
 }
 
 func newTemplates() *templates {
-	return &templates{all: map[string]sandbox.Template{"base": {Name: "base", Digest: fmt.Sprintf("sha256:%064d", 1), Source: "distribution:bookworm"}}}
+	return &templates{keys: map[string]sandbox.Template{}, all: map[string]sandbox.Template{"base": {Name: "base", Digest: fmt.Sprintf("sha256:%064d", 1), Source: "distribution:bookworm"}}}
 }
 
 func (t *templates) Build(_ context.Context, r sandbox.BuildRequest, progress func(sandbox.Progress)) (sandbox.Template, error) {
@@ -230,6 +233,40 @@ func (t *templates) Remove(_ context.Context, name string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, name)
+	return nil
+}
+
+func (t *templates) Import(_ context.Context, from string, _ bool, _ func(sandbox.Progress)) (sandbox.Template, error) {
+	return t.pack(sandbox.Template{Source: from}, "import "+from), nil
+}
+
+func (t *templates) Pack(_ context.Context, like sandbox.Template, key string, stream io.Reader, _ func(sandbox.Progress)) (sandbox.Template, error) {
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		return sandbox.Template{}, err
+	}
+	return t.pack(like, key), nil
+}
+
+func (t *templates) pack(like sandbox.Template, key string) sandbox.Template {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	like.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key)))
+	t.all[like.Digest] = like
+	t.keys[key] = like
+	return like
+}
+
+func (t *templates) Made(_ context.Context, key string) (sandbox.Template, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	got, ok := t.keys[key]
+	return got, ok, nil
+}
+
+func (t *templates) Assign(_ context.Context, like sandbox.Template) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all[like.Name] = like
 	return nil
 }
 

@@ -28,8 +28,17 @@ func (e *Engine) BuildTemplate(ctx context.Context, req sandbox.BuildRequest, pr
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })()
+	if err := e.room.need(0); err != nil {
+		return sandbox.Template{}, fail(op, "", err)
+	}
+	e.builds.RLock()
+	defer e.builds.RUnlock()
 	if progress == nil {
 		progress = func(sandbox.Progress) {}
+	}
+	if req.Staged() {
+		t, err := e.construct(ctx, req, progress)
+		return t, fail(op, "", err)
 	}
 	t, err := e.templates.Build(ctx, req, progress)
 	return t, fail(op, "", err)
@@ -92,7 +101,10 @@ func (e *Engine) removeTemplate(ctx context.Context, name string) error {
 		text := fmt.Sprintf("%d sandboxes or snapshots use it: %s", len(users), strings.Join(users[:min(3, len(users))], ", "))
 		return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(text), Hint: "remove them first; berth ls lists them"}
 	}
-	return e.templates.Remove(ctx, name)
+	if err := e.templates.Remove(ctx, name); err != nil {
+		return err
+	}
+	return e.dropStarted(ctx, t)
 }
 
 // operatorOnly is Forbidden for everybody else: templates are the server's, shared

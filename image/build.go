@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -52,6 +53,14 @@ func (s *Store) build(ctx context.Context, req sandbox.BuildRequest, src source,
 			return t, err
 		}
 	}
+	t = sandbox.Template{Name: req.Name, Source: req.From, Policy: req.Policy}
+	return s.produce(ctx, r.key(), t, func(w *work) (config, error) { return r.fill(ctx, w, say) }, say)
+}
+
+// produce makes the root image of a template from the tree that fill makes, and
+// names it, if it has a name. What is said of its processes is fill's, unless t
+// says it.
+func (s *Store) produce(ctx context.Context, key string, t sandbox.Template, fill func(*work) (config, error), say func(sandbox.Progress)) (_ sandbox.Template, err error) {
 	if os.Geteuid() != 0 {
 		return t, &sandbox.Error{Kind: sandbox.Unsupported, Err: errors.New("building needs root"),
 			Hint: "run the server as root: the files of a template keep their owners"}
@@ -64,19 +73,19 @@ func (s *Store) build(ctx context.Context, req sandbox.BuildRequest, src source,
 		return t, err
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
-	c, err := r.fill(ctx, w, say)
+	c, err := fill(w)
 	if err != nil {
 		return t, err
 	}
 	if err := fix(w.root(), c); err != nil {
 		return t, err
 	}
-	t = sandbox.Template{Name: req.Name, Source: req.From, Env: c.env, Workdir: c.workdir, User: c.user, Created: time.Now().UTC()}
+	t.Env, t.Workdir, t.User, t.Created = c.env, c.workdir, c.user, time.Now().UTC()
 	t.Digest, t.Size, err = makeImage(ctx, w, say)
 	if err != nil {
 		return sandbox.Template{}, err
 	}
-	if err := s.publishImage(w.image(), entry{Template: t, Key: r.key()}); err != nil {
+	if err := s.publishImage(w.image(), entry{Template: t, Key: key}); err != nil {
 		return sandbox.Template{}, err
 	}
 	return t, nil
@@ -108,7 +117,7 @@ func (s *Store) cached(req sandbox.BuildRequest, key string) (sandbox.Template, 
 		if e.Key != key || !s.imageIsThere(e.Template) {
 			continue
 		}
-		if e.Template.Name == req.Name {
+		if e.Template.Name == req.Name && reflect.DeepEqual(e.Template.Policy, req.Policy) {
 			return e.Template, true, nil
 		}
 		twin = &e
@@ -116,7 +125,7 @@ func (s *Store) cached(req sandbox.BuildRequest, key string) (sandbox.Template, 
 	if twin == nil {
 		return sandbox.Template{}, false, nil
 	}
-	twin.Template.Name, twin.Template.Source = req.Name, req.From
+	twin.Template.Name, twin.Template.Source, twin.Template.Policy = req.Name, req.From, req.Policy
 	if err := writeEntry(s.namePath(req.Name), *twin); err != nil {
 		return sandbox.Template{}, false, err
 	}
@@ -129,14 +138,15 @@ func (s *Store) imageIsThere(t sandbox.Template) bool {
 	return err == nil && info.Size() == t.Size
 }
 
-// publishImage moves a finished image to its place and names it, the name last.
+// publishImage moves a finished image to its place and names it, the name last; one
+// without a name is found by what it was built from.
 func (s *Store) publishImage(path string, e entry) error {
 	s.publish.Lock()
 	defer s.publish.Unlock()
 	if err := os.Rename(path, s.RootPath(e.Template)); err != nil {
 		return err
 	}
-	if err := writeEntry(s.imageInfoPath(e.Template.Digest), e); err != nil {
+	if err := writeEntry(s.imageInfoPath(e.Template.Digest), e); err != nil || e.Template.Name == "" {
 		return err
 	}
 	return writeEntry(s.namePath(e.Template.Name), e)

@@ -118,10 +118,19 @@ func (r *BuildRequest) Check() error {
 	if err := CheckName(r.Name); err != nil {
 		return err
 	}
+	if err := r.checkStaged(); err != nil {
+		return err
+	}
+	if r.Dockerfile != "" || r.From == FromScratch {
+		return nil
+	}
 	form, what, _ := strings.Cut(r.From, ":")
+	if form == "template" {
+		return CheckName(what)
+	}
 	if !slices.Contains(buildSources, form) || what == "" {
 		return &Error{Op: "check source", Kind: Invalid, Err: fmt.Errorf("%.200q is not a source of templates", r.From),
-			Hint: "a source is distribution:<suite>, oci:<reference>, oci-archive:<path> or docker-archive:<path>"}
+			Hint: "a source is distribution:<suite>, oci:<reference>, oci-archive:<path>, docker-archive:<path>, template:<name> or scratch"}
 	}
 	if strings.HasSuffix(form, "-archive") {
 		return CheckPath(what)

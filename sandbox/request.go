@@ -46,8 +46,21 @@ type Page struct {
 // BuildRequest asks for a template.
 type BuildRequest struct {
 	Name  string `json:"name"`            // of the template to make or replace
-	From  string `json:"from"`            // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>"
+	From  string `json:"from,omitempty"`  // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>", "template:<name>", "scratch"
 	Force bool   `json:"force,omitempty"` // build although nothing changed
+
+	Steps      []BuildStep       `json:"steps,omitempty"`      // done to what From gives
+	Dockerfile string            `json:"dockerfile,omitempty"` // its text, in place of From and Steps
+	Target     string            `json:"target,omitempty"`     // the Dockerfile's stage; "" means the last
+	Args       map[string]string `json:"args,omitempty"`       // of the Dockerfile
+	Context    string            `json:"context,omitempty"`    // digest of an uploaded tar stream, for copies
+
+	// Start is a line for bash that runs when the template is made, and goes on in
+	// every sandbox of it. Ready is asked again and again until it ends with 0;
+	// without it the template is ready once Start has ended or lived for some time.
+	Start        string `json:"start,omitempty"`
+	Ready        string `json:"ready,omitempty"`
+	ReadySeconds int64  `json:"ready_seconds,omitempty"` // 0 means DefaultReady
 }
 
 // Progress is one step of long work. Total 0 means unknown.

@@ -13,6 +13,12 @@ type Template struct {
 	User    string            `json:"user,omitempty"`    // "" means "user"
 	Policy  *Policy           `json:"policy,omitempty"`  // of sandboxes that give none; nil: DefaultPolicy
 	Created time.Time         `json:"created"`
+
+	// Start is the command that was started when it was made, if there is one, and
+	// Snapshot what its sandboxes go on from. That belongs to Account.
+	Start    string `json:"start,omitempty"`
+	Snapshot ID     `json:"snapshot,omitempty"`
+	Account  string `json:"account,omitempty"`
 }
 
 // The names every Linux sandbox has, whatever its template.

@@ -79,6 +79,10 @@ func (k *packer) entry(dir *os.Root, file, name string, depth int) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if errors.Is(err, syscall.EOPNOTSUPP) { // there, but of a kind that the kernel cannot read
+		k.skip(name)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

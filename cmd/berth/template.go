@@ -27,6 +27,7 @@ func (p *program) templateCommand() *cobra.Command {
 
 func (p *program) templateBuildCommand() *cobra.Command {
 	request := sandbox.BuildRequest{Name: sandbox.DefaultTemplate}
+	var files buildFiles
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
 		Short: "Build a template from packages, an image or an archive",
@@ -35,8 +36,12 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			"  distribution:bookworm    the distribution's packages, with what agents need\n" +
 			"  oci:REFERENCE            an image of a registry\n" +
 			"  oci-archive:PATH         an OCI archive or layout\n" +
-			"  docker-archive:PATH      what \"docker save\" wrote",
-		Example: "  berth template build\n  berth template build py --from oci:python:3.13-slim",
+			"  docker-archive:PATH      what \"docker save\" wrote\n" +
+			"  template:NAME            another template\n\n" +
+			"With --file, or --context and a Dockerfile in it, the Dockerfile says what to do:\n" +
+			"its steps run in sandboxes. FROM names a template, or an image of a registry.",
+		Example: "  berth template build\n  berth template build py --from oci:python:3.13-slim\n" +
+			"  berth template build app --context . --start 'npm run dev' --ready 'curl -sf localhost:3000'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -47,6 +52,9 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			}
 			c, err := p.connect()
 			if err != nil {
+				return err
+			}
+			if err := files.into(cmd.Context(), c, &request, cmd.Flags().Changed("from")); err != nil {
 				return err
 			}
 			made, err := p.build(cmd.Context(), c, request)
@@ -62,6 +70,13 @@ func (p *program) templateBuildCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.From, "from", defaultSource, "source to build from")
 	cmd.Flags().BoolVar(&request.Force, "force", false, "build although nothing changed")
+	cmd.Flags().StringVarP(&files.file, "file", "f", "", "Dockerfile; left out, the one of --context")
+	cmd.Flags().StringVar(&files.context, "context", "", "folder that COPY takes from")
+	cmd.Flags().StringVar(&request.Target, "target", "", "stage of the Dockerfile; left out, the last")
+	cmd.Flags().StringToStringVar(&request.Args, "build-arg", nil, "NAME=VALUE of an ARG; may be given again")
+	cmd.Flags().StringVar(&request.Start, "start", "", "a line for bash that runs in every sandbox of the template")
+	cmd.Flags().StringVar(&request.Ready, "ready", "", "a line for bash that ends with 0 once what --start began is ready")
+	cmd.Flags().Int64Var(&request.ReadySeconds, "ready-seconds", 0, "how long that may take; 0 means 60")
 	return cmd
 }
 
