@@ -24,7 +24,7 @@ type real struct {
 	*client.Client
 }
 
-func startReal(t *testing.T) *real {
+func startReal(t *testing.T, flags ...string) *real {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: real sandboxes need root; nothing of gVisor is tested by this run")
@@ -37,7 +37,7 @@ func startReal(t *testing.T) *real {
 		t.Fatal(err)
 	}
 	r := &real{instance: &instance{suite: s, data: data, log: filepath.Join(dir, "server.log")}}
-	r.again(t)
+	r.again(t, flags...)
 	t.Cleanup(func() {
 		if err := r.clear(); err != nil {
 			t.Errorf("clear: %v\n%s", err, tail(r.log))
@@ -47,9 +47,9 @@ func startReal(t *testing.T) *real {
 }
 
 // again starts the server, which must not run.
-func (r *real) again(t *testing.T) {
+func (r *real) again(t *testing.T, flags ...string) {
 	t.Helper()
-	if err := r.start(); err != nil {
+	if err := r.start(flags...); err != nil {
 		t.Fatal(err)
 	}
 	r.meet(t)
