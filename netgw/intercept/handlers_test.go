@@ -61,6 +61,9 @@ func TestAHandlerDecides(t *testing.T) {
 		case "elsewhere":
 			h.Set("Berth-Decision", "forward")
 			h.Set("Berth-Path", "//evil.example.com/x")
+		case "trace":
+			h.Set("Berth-Decision", "forward")
+			h.Set("Berth-Method", "TRACE")
 		case "redirect":
 			http.Redirect(w, q, "http://127.0.0.1:1/", http.StatusFound)
 		case "broken":
@@ -98,6 +101,9 @@ func TestAHandlerDecides(t *testing.T) {
 			t.Errorf("%s: %s %q", which, resp.Status, body)
 		}
 	}
+	if resp, body = ask("trace"); resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("trace: %s %q", resp.Status, body)
+	}
 	if r.dials() != dialled {
 		t.Error("what was not forwarded reached the server")
 	}
@@ -114,10 +120,10 @@ func TestWhatAHandlerIsTold(t *testing.T) {
 	req := newRequest(t, "POST", "https://"+host+"/p%2Fx?q=1", strings.NewReader("body"))
 	req.Header.Set("Berth-Sandbox", "forged")
 	req.Header.Set("Berth-Account", "forged")
-	req.Header.Set("Connection", "X-Hop")
+	req.Header.Set("Berth-Anything", "forged")
 	r.request(r.client(false), req)
 	if got.Get("Berth-Sandbox") != string(r.id) || got.Get("Berth-Name") != "box" || got.Get("Berth-Account") != "main" ||
-		got.Get("Berth-Url") != "https://"+host+"/p%2Fx?q=1" || got.Get("Berth-Body") != "whole" || string(shown) != "body" {
+		got.Get("Berth-Url") != "https://"+host+"/p%2Fx?q=1" || got.Get("Berth-Body") != "whole" || got.Get("Berth-Anything") != "" || string(shown) != "body" {
 		t.Errorf("%v %q", got, shown)
 	}
 	if strings.Contains(fmt.Sprint(got), token) {
