@@ -23,6 +23,7 @@ var measures = []struct {
 	{"printers", printers},
 	{"memory", memory},
 	{"aside", aside},
+	{"fork", fork},
 	{"files", files},
 	{"layer", layer},
 	{"many", many},
