@@ -57,12 +57,12 @@ func TestPoliciesThatCannotBe(t *testing.T) {
 
 func TestPoliciesThatCanBe(t *testing.T) {
 	for doc, overlaps := range map[string]int{
-		`{"profile":"open"}`: 0,
+		`{"profile":"open"}`:                           0,
 		`{"profile":"none","deny":[{"ports":["25"]}]}`: 0,
 		`{"profile":"allow-list","allow":[{"domains":["example.com","*.example.com","xn--bcher-kva.example"],"ports":["443","8000-8999"]}]}`:                   0,
-		`{"profile":"allow-list","allow":[{"domains":["*.example.com"]},{"domains":["a.example.com"],"ports":["443"]}]}`:                                      1,
+		`{"profile":"allow-list","allow":[{"domains":["*.example.com"]},{"domains":["a.example.com"],"ports":["443"]}]}`:                                       1,
 		`{"profile":"allow-list","allow":[{"cidrs":["93.184.0.0/16","2606:4700::/32","1.1.1.1"],"protocol":"udp","ports":["123"]}],"deny":[{"ports":["25"]}]}`: 0,
-		`{"profile":"open","allow":[{"domains":["a.io"],"methods":["GET"]}],"deny":[{"domains":["a.io"],"paths":["/admin/*"]}]}`:                              0,
+		`{"profile":"open","allow":[{"domains":["a.io"],"methods":["GET"]}],"deny":[{"domains":["a.io"],"paths":["/admin/*"]}]}`:                               0,
 		`{"profile":"allow-list","allow":[{"domains":["a.io"]},{"domains":["a.io"],"protocol":"udp"}]}`:                                                        0,
 	} {
 		p, err := sandbox.ParsePolicy([]byte(doc))
