@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,9 +25,10 @@ type house struct {
 	id      string
 }
 
-func newHouse(t *testing.T) *house {
+func newHouse(t *testing.T, flags ...string) *house {
 	t.Helper()
 	o := newOutside(t)
+	o.flags = append(o.flags, flags...)
 	h := &house{Server: rig.Start(t, o.flags...), t: t, outside: o}
 	if _, err := h.SetSecret(t.Context(), "api", sandbox.SecretValue(token)); err != nil {
 		t.Fatal(err)
@@ -130,6 +133,69 @@ func (h *house) holdsNothing(id string) {
 	search := fmt.Sprintf(`sudo -n sh -c 'p=%s; p=${p}%s; grep -l "$p" /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; grep -rlI --exclude-dir=proc --exclude-dir=sys "$p" /etc /home /root /tmp /run /workspace /usr/local 2>/dev/null; echo searched'`, token[:9], token[9:])
 	if out := h.run(id, search); out != "searched\n" {
 		h.t.Errorf("the sandbox holds the secret: %s", out)
+	}
+}
+
+// TestNobodyElseIsSentTheToken has the sandbox lead its requests elsewhere. What
+// the gateway dials is what the name stands for, whatever the sandbox says.
+func TestNobodyElseIsSentTheToken(t *testing.T) {
+	h := newHouse(t)
+	trapHost, _, _ := strings.Cut(trap, ":")
+	siteHost, _, _ := strings.Cut(site, ":")
+	for name, c := range map[string]struct{ command, want string }{
+		"another address":       {"curl -sk --max-time 20 --resolve api." + zone + ":443:" + trapHost + " " + whoami, "api." + zone + " known"},
+		"an address, no name":   {"curl -sk --max-time 20 -H 'Host: api." + zone + "' https://" + siteHost + "/whoami", "api." + zone + " stranger"},
+		"another's handshake":   {"curl -sk --max-time 20 -H 'Host: api." + zone + "' https://other." + zone + "/whoami", "api." + zone + " stranger"},
+		"the trap by address":   {"curl -sk --max-time 20 -H 'Host: api." + zone + "' https://" + trapHost + "/ || echo refused", "refused\n"},
+		"plain text":            {"curl -s --max-time 20 http://api." + zone + ":443/whoami | grep -c known || true", "0\n"},
+		"plain text, to a trap": {"curl -s --max-time 20 --resolve api." + zone + ":443:" + trapHost + " http://api." + zone + ":443/whoami | grep -c known || true", "0\n"},
+	} {
+		if out, err := h.try(h.id, c.command); err != nil || out != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, out, err, c.want)
+		}
+	}
+	h.outside.mu.Lock()
+	defer h.outside.mu.Unlock()
+	if strings.Contains(string(h.outside.trapped), token) {
+		t.Error("the trap was sent the token")
+	}
+	if len(h.outside.trapped) == 0 {
+		t.Error("nothing came to the trap: it was not one")
+	}
+}
+
+// TestTheOperatorsHandlerDecides has a program on the host decide what goes to a
+// host, and keeps deciding when it has gone wrong: by refusing.
+func TestTheOperatorsHandlerDecides(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "decide")
+	script := "#!/bin/sh\ncase $REQUEST_METHOD in\n" +
+		"GET) printf 'Berth-Decision: forward\\nBerth-Set: Authorization: Bearer " + token + "\\n\\n' ;;\n" +
+		"PUT) printf 'Berth-Decision: answer\\nStatus: 201 Made\\n\\n%s' \"$HTTP_BERTH_SANDBOX\" ;;\n" +
+		"*) printf 'Berth-Decision: refuse\\n\\nonly reading is allowed' ;;\nesac\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, "--handler", "gate="+program)
+	rules := &sandbox.Policy{Profile: sandbox.ProfileOpen, Inject: []sandbox.Inject{{Host: "other." + zone, Handler: &sandbox.Handler{Name: "gate"}}}}
+	if _, err := h.SetPolicy(t.Context(), h.id, *rules); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(more, want string) {
+		t.Helper()
+		if out, err := h.try(h.id, "curl -sS "+more+" https://other."+zone+"/whoami"); err != nil || out != want {
+			t.Errorf("%s: %q, %v, want %q", more, out, err, want)
+		}
+	}
+	ask("", "other."+zone+" known")
+	ask("-X PUT -w ' %{http_code}'", h.id+" 201")
+	ask("-X POST -o /dev/null -w '%{http_code}'", "403")
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	ask("-o /dev/null -w '%{http_code}'", "502")
+	rules.Inject[0].Handler.Name = "none"
+	if _, err := h.SetPolicy(t.Context(), h.id, *rules); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Errorf("a handler that nobody has set up: %v", err)
 	}
 }
 

@@ -29,12 +29,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What stands for the outside: an address that this machine has for as long as a
+// What stands for the outside: addresses that this machine has for as long as a
 // test runs, and which the operator opens to the sandboxes.
 const (
-	network    = "198.18.77.2/32"
+	network    = "198.18.77.2/31"
 	nameServer = "127.77.0.1:5377"
 	site       = "198.18.77.2:443"
+	trap       = "198.18.77.3:443" // of somebody else, who would like to see the token
 	zone       = "upstream.example"
 	token      = "tok-4f1d0c77e2b34aa9"
 )
@@ -43,14 +44,14 @@ const (
 type outside struct {
 	flags []string // of a server that reaches it
 
-	mu   sync.Mutex
-	seen []string // the Authorization of each request, in order
+	mu      sync.Mutex
+	trapped []byte // what came to the trap
 }
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
 	o := &outside{}
-	addAddress(t)
+	addAddresses(t)
 	roots := filepath.Join(t.TempDir(), "roots.pem")
 	certificate := newCertificate(t, roots)
 	l, err := tls.Listen("tcp", site, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
@@ -59,6 +60,7 @@ func newOutside(t *testing.T) *outside {
 	}
 	web := &http.Server{Handler: o.handler(t)}
 	go web.Serve(l)
+	o.trap(t)
 	packets, err := net.ListenPacket("udp", nameServer)
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +77,8 @@ func newOutside(t *testing.T) *outside {
 	return o
 }
 
-// addAddress gives this machine the site's address.
-func addAddress(t *testing.T) {
+// addAddresses gives this machine the addresses of the site and the trap.
+func addAddresses(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it takes root to add an address; nothing of credentials in a sandbox is tested by this run")
@@ -85,18 +87,21 @@ func addAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := netlink.ParseAddr(network)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.AddrReplace(loopback, address); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netlink.AddrDel(loopback, address); err != nil {
-			t.Error(err)
+	for _, a := range []string{site, trap} {
+		host, _, _ := net.SplitHostPort(a)
+		address, err := netlink.ParseAddr(host + "/32")
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		if err := netlink.AddrReplace(loopback, address); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := netlink.AddrDel(loopback, address); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func answerName(w dns.ResponseWriter, q *dns.Msg) {
@@ -156,12 +161,59 @@ func (o *outside) handler(t *testing.T) http.Handler {
 	mux.Handle("/git/", o.private(http.StripPrefix("/git", gitServer(t))))
 	mux.Handle("/simple/", o.private(pythonIndex(t)))
 	mux.Handle("/npm/", o.private(npmRegistry(t)))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o.mu.Lock()
-		o.seen = append(o.seen, r.Header.Get("Authorization"))
-		o.mu.Unlock()
-		mux.ServeHTTP(w, r)
+	return mux
+}
+
+// trap takes every connection and remembers what comes over it, with TLS by a
+// certificate of its own or without.
+func (o *outside) trap(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", trap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{newCertificate(t, filepath.Join(t.TempDir(), "nobodys.pem"))}}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				c.SetDeadline(time.Now().Add(5 * time.Second))
+				both := tls.Server(&overheard{Conn: c, o: o}, config)
+				b := make([]byte, 1024)
+				for {
+					n, err := both.Read(b)
+					o.hear(b[:n])
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
 	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+}
+
+func (o *outside) hear(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trapped = append(o.trapped, b...)
+}
+
+// overheard is a connection of which every byte is remembered.
+type overheard struct {
+	net.Conn
+	o *outside
+}
+
+func (c *overheard) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.o.hear(b[:n])
+	return n, err
 }
 
 // known reports whether a request bears the token, in either form.
