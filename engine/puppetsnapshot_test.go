@@ -1,15 +1,11 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -149,77 +145,6 @@ func (a mortalArchive) Sweep(ctx context.Context, live func(context.Context) ([]
 		return snapshot.Swept{}, errDead
 	}
 	return a.Archive.Sweep(ctx, live)
-}
-
-// blobs is a store of blobs in memory.
-type blobs struct {
-	mu  sync.Mutex
-	all map[blob.Digest][]byte
-}
-
-func newBlobs() *blobs { return &blobs{all: map[blob.Digest][]byte{}} }
-
-func (s *blobs) Put(_ context.Context, r io.Reader) (blob.Info, error) {
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	d := blob.DigestOf(sha256.Sum256(b))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all[d] = b
-	return blob.Info{Digest: d, Size: int64(len(b))}, nil
-}
-
-func (s *blobs) get(d blob.Digest) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, ok := s.all[d]
-	if !ok {
-		return nil, sandbox.Errorf("find blob", sandbox.NotFound, "no blob %s", d)
-	}
-	return b, nil
-}
-
-func (s *blobs) Open(_ context.Context, d blob.Digest, offset int64) (io.ReadCloser, error) {
-	b, err := s.get(d)
-	if err != nil {
-		return nil, err
-	}
-	return io.NopCloser(bytes.NewReader(b[offset:])), nil
-}
-
-func (s *blobs) Stat(_ context.Context, d blob.Digest) (blob.Info, error) {
-	b, err := s.get(d)
-	return blob.Info{Digest: d, Size: int64(len(b))}, err
-}
-
-func (s *blobs) Remove(_ context.Context, d blob.Digest) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, d)
-	return nil
-}
-
-func (s *blobs) List(_ context.Context, f func(blob.Info) error) error {
-	s.mu.Lock()
-	var all []blob.Info
-	for d, b := range s.all {
-		all = append(all, blob.Info{Digest: d, Size: int64(len(b))})
-	}
-	s.mu.Unlock()
-	for _, i := range all {
-		if err := f(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *blobs) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
 }
 
 // shelfOf opens an archive, as a restart does.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -24,7 +25,7 @@ func snap(t *testing.T, h *house, id string, req sandbox.SnapshotRequest) sandbo
 // removes all.
 func TestSnapshots(t *testing.T) { keepingBubble(t, snapshots) }
 
-func snapshots(t *testing.T, h *house, b *blobs) {
+func snapshots(t *testing.T, h *house, b *memory.Store) {
 	box := h.create(t, sandbox.CreateRequest{Name: "box", Env: map[string]string{"A": "1", "B": "1"}})
 	h.world.put(box.ID, content{"memory 1", "disk 1"})
 	first := snap(t, h, "box", sandbox.SnapshotRequest{Name: "first"})
@@ -83,8 +84,8 @@ func snapshots(t *testing.T, h *house, b *blobs) {
 		wantKind(t, h.RemoveSnapshot(operator(t), string(s.ID)), sandbox.NotFound)
 	}
 	h.nothingLeft(t)
-	if after(time.Minute); b.count() != 0 {
-		t.Errorf("%d blobs are left in the archive", b.count())
+	if after(time.Minute); b.Len() != 0 {
+		t.Errorf("%d blobs are left in the archive", b.Len())
 	}
 	if used := h.Used(sandbox.MainAccount); used != (sandbox.Quota{}) {
 		t.Errorf("%+v is still used", used)
@@ -92,7 +93,7 @@ func snapshots(t *testing.T, h *house, b *blobs) {
 }
 
 func TestSnapshotRefusals(t *testing.T) {
-	b := newBlobs()
+	b := &memory.Store{}
 	h := newHouse(t, keeping(t, b))
 	h.create(t, sandbox.CreateRequest{Name: "box"})
 	snap(t, h, "box", sandbox.SnapshotRequest{Name: "taken"})
@@ -151,7 +152,7 @@ func TestSnapshotRefusals(t *testing.T) {
 
 // TestSnapshotQuota: what is kept counts, and what is past the quota is not kept.
 func TestSnapshotQuota(t *testing.T) {
-	b := newBlobs()
+	b := &memory.Store{}
 	q := &fixedQuota{}
 	h := newHouse(t, keeping(t, b), func(c *engine.Config) { c.Quotas = q })
 	box := h.create(t, sandbox.CreateRequest{Name: "box"})
@@ -178,7 +179,7 @@ func (q *fixedQuota) Quota(context.Context, string) (sandbox.Quota, error) { ret
 
 // TestSnapshotsExpire, also over a restart.
 func TestSnapshotsExpire(t *testing.T) {
-	keepingBubble(t, func(t *testing.T, h *house, b *blobs) {
+	keepingBubble(t, func(t *testing.T, h *house, b *memory.Store) {
 		h.create(t, sandbox.CreateRequest{Name: "box"})
 		snap(t, h, "box", sandbox.SnapshotRequest{Name: "soon", TTLSeconds: 60})
 		snap(t, h, "box", sandbox.SnapshotRequest{Name: "later", TTLSeconds: 3600})
@@ -211,9 +212,9 @@ func TestSnapshotsExpire(t *testing.T) {
 }
 
 // keepingBubble is bubble with an archive.
-func keepingBubble(t *testing.T, f func(t *testing.T, h *house, b *blobs)) {
+func keepingBubble(t *testing.T, f func(t *testing.T, h *house, b *memory.Store)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBlobs()
+		b := &memory.Store{}
 		h := newHouse(t, keeping(t, b))
 		defer h.Close()
 		f(t, h, b)
@@ -222,7 +223,7 @@ func keepingBubble(t *testing.T, f func(t *testing.T, h *house, b *blobs)) {
 
 // TestRollback takes a sandbox back, from each state.
 func TestRollback(t *testing.T) {
-	b := newBlobs()
+	b := &memory.Store{}
 	h := newHouse(t, keeping(t, b))
 	box := h.create(t, sandbox.CreateRequest{Name: "box"})
 	h.world.put(box.ID, content{"memory 1", "disk 1"})
@@ -290,7 +291,7 @@ func TestRollback(t *testing.T) {
 
 // TestExportImport takes a snapshot to another server.
 func TestExportImport(t *testing.T) {
-	from := newHouse(t, keeping(t, newBlobs()))
+	from := newHouse(t, keeping(t, &memory.Store{}))
 	box := from.create(t, sandbox.CreateRequest{Name: "box"})
 	from.world.put(box.ID, content{"memory 1", "disk 1"})
 	snap(t, from, "box", sandbox.SnapshotRequest{Name: "one"})
@@ -298,7 +299,7 @@ func TestExportImport(t *testing.T) {
 	if err := from.ExportSnapshot(operator(t), "one", &file); err != nil {
 		t.Fatal(err)
 	}
-	blobs := newBlobs()
+	blobs := &memory.Store{}
 	to := newHouse(t, keeping(t, blobs))
 	stranger := sandbox.WithCaller(t.Context(), sandbox.Caller{Account: "other", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
 	_, err := to.ImportSnapshot(stranger, bytes.NewReader(file.Bytes()), sandbox.ImportRequest{})
@@ -309,7 +310,7 @@ func TestExportImport(t *testing.T) {
 	_, err = to.ImportSnapshot(operator(t), bytes.NewReader(file.Bytes()), sandbox.ImportRequest{})
 	wantKind(t, err, sandbox.Unsupported)
 	to.world.set("fits", nil)
-	await(t, "nothing is left of what was refused", func() bool { return blobs.count() == 0 })
+	await(t, "nothing is left of what was refused", func() bool { return blobs.Len() == 0 })
 	got, err := to.ImportSnapshot(operator(t), bytes.NewReader(file.Bytes()), sandbox.ImportRequest{Name: "two", TTLSeconds: 3600})
 	if err != nil || got.Name != "two" || got.Sandbox != box.ID || got.Expires.IsZero() || got.Account != sandbox.MainAccount {
 		t.Fatalf("%+v, %v", got, err)
@@ -324,7 +325,7 @@ func TestExportImport(t *testing.T) {
 
 // TestSnapshotsKeepTheirTemplate: a root that a snapshot needs is not removed.
 func TestSnapshotsKeepTheirTemplate(t *testing.T) {
-	h := newHouse(t, keeping(t, newBlobs()))
+	h := newHouse(t, keeping(t, &memory.Store{}))
 	box := h.create(t, sandbox.CreateRequest{Name: "box"})
 	sn := snap(t, h, "box", sandbox.SnapshotRequest{})
 	if err := h.Remove(operator(t), "box"); err != nil {
@@ -348,7 +349,7 @@ func TestSnapshotsKeepTheirTemplate(t *testing.T) {
 
 // TestClearRemovesWhatIsKept of an account, and nothing of another.
 func TestClearRemovesWhatIsKept(t *testing.T) {
-	b := newBlobs()
+	b := &memory.Store{}
 	h := newHouse(t, keeping(t, b))
 	other := sandbox.WithCaller(t.Context(), sandbox.Caller{Account: "other", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
 	h.create(t, sandbox.CreateRequest{Name: "box"})

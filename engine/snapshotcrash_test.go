@@ -8,14 +8,15 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/sandbox"
 )
 
 // keepingTown is a town with an archive and one snapshot, "then", of a moment
 // before the one that x.was shows.
-func keepingTown(t *testing.T, from sandbox.State) (*town, *blobs) {
-	b, dir := newBlobs(), t.TempDir()
+func keepingTown(t *testing.T, from sandbox.State) (*town, *memory.Store) {
+	b, dir := &memory.Store{}, t.TempDir()
 	x := newTown(t, sandbox.Running)
 	if err := x.e.Close(); err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func (c *crashCase) crash(t *testing.T, at int, how fault, what string) {
 }
 
 // finish holds what is there to the case's own invariants, and to those of all.
-func (c *crashCase) finish(x *town, b *blobs, done bool, how string) {
+func (c *crashCase) finish(x *town, b *memory.Store, done bool, how string) {
 	x.t.Helper()
 	c.check(x, done, how)
 	ctx := operator(x.t)
@@ -167,7 +168,7 @@ func (c *crashCase) finish(x *town, b *blobs, done bool, how string) {
 }
 
 // swept: nothing is left of what no record names.
-func (x *town) swept(b *blobs, how string) {
+func (x *town) swept(b *memory.Store, how string) {
 	x.t.Helper()
 	if err := x.e.Close(); err != nil {
 		x.t.Fatalf("%s: %v", how, err)
@@ -175,7 +176,7 @@ func (x *town) swept(b *blobs, how string) {
 	if _, err := x.archive(&fate{at: -1}).Sweep(x.t.Context(), func(context.Context) ([]blob.Digest, error) { return nil, nil }); err != nil {
 		x.t.Fatalf("%s: %v", how, err)
 	}
-	if n := b.count(); n != 0 {
+	if n := b.Len(); n != 0 {
 		x.t.Errorf("%s: %d blobs are left", how, n)
 	}
 }

@@ -470,35 +470,3 @@ func TestStream(t *testing.T) {
 type broke struct{ err error }
 
 func (b broke) Read([]byte) (int, error) { return 0, b.err }
-
-// inMemory is a store of blobs for tests that open many.
-type inMemory struct {
-	blob.Store
-	all sync.Map // of []byte by blob.Digest
-}
-
-func (m *inMemory) Put(_ context.Context, r io.Reader) (blob.Info, error) {
-	b, err := io.ReadAll(r)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	d := blob.DigestOf(blobSum(b))
-	m.all.Store(d, b)
-	return blob.Info{Digest: d, Size: int64(len(b))}, nil
-}
-
-func (m *inMemory) Open(_ context.Context, d blob.Digest, offset int64) (io.ReadCloser, error) {
-	b, ok := m.all.Load(d)
-	if !ok {
-		return nil, sandbox.Errorf("open blob", sandbox.NotFound, "no blob %s", d)
-	}
-	return io.NopCloser(bytes.NewReader(b.([]byte)[offset:])), nil
-}
-
-func (m *inMemory) Stat(_ context.Context, d blob.Digest) (blob.Info, error) {
-	b, ok := m.all.Load(d)
-	if !ok {
-		return blob.Info{}, sandbox.Errorf("stat blob", sandbox.NotFound, "no blob %s", d)
-	}
-	return blob.Info{Digest: d, Size: int64(len(b.([]byte)))}, nil
-}

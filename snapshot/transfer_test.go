@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/snapshot"
 )
@@ -257,7 +258,7 @@ func FuzzImport(f *testing.F) {
 	f.Add(stream(f, entries(f, file)[:2]))
 	f.Add(forge(f, file, func(m *snapshot.Manifest) []entry { m.Files = nil; return nil }))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := newStore(t, &inMemory{})
+		s := newStore(t, &memory.Store{})
 		saved, _, err := s.Import(t.Context(), bytes.NewReader(b), func(m *snapshot.Manifest) error {
 			if m.Bytes() > 1<<20 {
 				return errors.New("too large for a test")

@@ -163,9 +163,45 @@ ln "tree/sp ace/f" tree/hard; touch -d @1000000000 tree/hard; chmod 750 tree/emp
 			t.Fatalf("%s touched what lies outside: %q", name, got)
 		}
 	}
+	output(t, c, "mkdir -p out/node_modules/x out/src/deep; touch out/node_modules/x/y out/src/a.log out/src/b out/src/deep/c out/a.log")
+	for _, o := range []struct {
+		excludes []string
+		want     string
+	}{{nil, "./ a.log node_modules/ node_modules/x/ node_modules/x/y src/ src/a.log src/b src/deep/ src/deep/c"},
+		{[]string{"node_modules", "*.log"}, "./ src/ src/b src/deep/ src/deep/c"}, {[]string{"/a.log", "src/*"}, "./ node_modules/ node_modules/x/ node_modules/x/y src/"},
+		{[]string{"**"}, "./"}} {
+		if got := archived(t, c, "/workspace/out", o.excludes); got != o.want {
+			t.Errorf("without %q: %s, want %s", o.excludes, got, o.want)
+		}
+	}
+	if _, err := c.Archive(ctx, "/workspace/out", sandbox.ArchiveOptions{Excludes: []string{"[a"}}); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Errorf("a malformed pattern: %v", err)
+	}
 	_, err := c.Unpack(ctx, "/workspace/in", sandbox.UnpackOptions{}, io.MultiReader(strings.NewReader("")))
 	if err != nil {
 		t.Errorf("an empty stream: %v", err)
 	}
 	stop(t, m)
+}
+
+// archived lists the names of a folder's tar stream, in order.
+func archived(t *testing.T, c *guestclient.Client, path string, excludes []string) string {
+	t.Helper()
+	body, err := c.Archive(t.Context(), path, sandbox.ArchiveOptions{Excludes: excludes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	var names []string
+	for r := tar.NewReader(body); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			slices.Sort(names)
+			return strings.Join(names, " ")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+	}
 }
