@@ -11,6 +11,7 @@ import (
 
 const (
 	sweepEvery = 15 * time.Second // how often it is looked for accounts whose time has come
+	cutTime    = 30 * time.Second // for the requests of one account to end
 	clearTime  = 5 * time.Minute  // for the removal of one account, until it is tried again
 )
 
@@ -148,7 +149,7 @@ func (b *Book) sweepOne(ctx context.Context, id string) error {
 
 // finishEnd removes what an account has, and then the account.
 func (b *Book) finishEnd(ctx context.Context, s *stored) error {
-	if err := b.visits.clear(ctx, s.ID); err != nil {
+	if err := b.cut(ctx, s.ID); err != nil {
 		return err
 	}
 	if err := b.estate.Clear(ctx, s.ID); err != nil {
@@ -164,6 +165,13 @@ func (b *Book) finishEnd(ctx context.Context, s *stored) error {
 	}
 	s.Account = sandbox.Account{ID: s.ID, State: removed, Created: s.Created}
 	return b.save(ctx, s, ending)
+}
+
+// cut ends what is under way for an account, and waits for it.
+func (b *Book) cut(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, cutTime)
+	defer cancel()
+	return b.visits.clear(ctx, id)
 }
 
 // removeKeys removes the keys of an account. There are no new ones: a key is

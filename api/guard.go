@@ -83,7 +83,8 @@ func (a *API) serve(rt route, w *answer, r *http.Request) (err error) {
 		if err := rt.permits(ctx, isWebSocket(r)); err != nil {
 			return err
 		}
-		r = r.WithContext(ctx)
+		defer cutConnection(ctx, w)()
+		return orCut(ctx, w, rt.handle(w, r.WithContext(ctx)))
 	}
 	return rt.handle(w, r)
 }
@@ -167,6 +168,39 @@ func (a *API) enter(r *http.Request) (_ context.Context, leave func(), err error
 		return nil, nil, forbidden("the key is of another account", "leave "+wire.HeaderAccount+" out: only the operator acts for others")
 	}
 	return ctx, leave, nil
+}
+
+// cutGrace is how long a request that is cut may take to say so.
+const cutGrace = 5 * time.Second
+
+// wasCut reports whether a request's context ended because its key opens nothing
+// any more, and not because the client left.
+func wasCut(ctx context.Context) bool {
+	return ctx.Err() != nil && sandbox.KindOf(context.Cause(ctx)) == sandbox.Unauthorized
+}
+
+// cutConnection ends what a handler waits for on its connection, once the request
+// is cut. stop is to be called at the end of the request.
+func cutConnection(ctx context.Context, w *answer) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		if !wasCut(ctx) {
+			return
+		}
+		c := http.NewResponseController(w.ResponseWriter)
+		// One that was taken over by a WebSocket has none: that one heeds ctx.
+		_ = c.SetReadDeadline(time.Now())
+		_ = c.SetWriteDeadline(time.Now().Add(cutGrace))
+	})
+}
+
+// orCut is err, or of a request that was cut the reason: what it has answered so
+// far must not look like the whole. Its connection serves no other.
+func orCut(ctx context.Context, w *answer, err error) error {
+	if !wasCut(ctx) {
+		return err
+	}
+	w.Header().Set("Connection", "close")
+	return context.Cause(ctx)
 }
 
 func unauthorized(text string) error {

@@ -152,8 +152,16 @@ func TestListsShowOnesOwn(t *testing.T) {
 	_, made := owner.ask("POST", "/v1/sandboxes", `{"name":"mine"}`)
 	_, hook := owner.ask("POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/hook-of-a"}`)
 	_, key := owner.ask("POST", "/v1/keys", `{"label":"key-of-a"}`)
+	for method, ask := range map[string][2]string{
+		"PUT":  {"/v1/secrets/secret-of-a", `{"value":"v"}`},
+		"POST": {"/v1/domains", `{"name":"of-a.example.org","sandbox":"mine","port":80}`},
+	} {
+		if status, got := owner.ask(method, ask[0], ask[1]); status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, ask[0], status, got)
+		}
+	}
 	secrets := []string{string(into[sandbox.Sandbox](t, []byte(made)).ID), into[sandbox.NewWebhook](t, []byte(hook)).ID,
-		into[sandbox.NewKey](t, []byte(key)).ID, "mine", "hook-of-a", "key-of-a", "aaaa"}
+		into[sandbox.NewKey](t, []byte(key)).ID, "mine", "hook-of-a", "key-of-a", "aaaa", "secret-of-a", "of-a.example.org"}
 	for route, need := range v.s.API.Needs() {
 		if route[0] != "GET" || strings.Contains(route[1], "{") || need == "open" {
 			continue
@@ -165,9 +173,10 @@ func TestListsShowOnesOwn(t *testing.T) {
 			}
 		}
 	}
-	for what, id := range map[string]string{"/v1/webhooks/": secrets[1], "/v1/keys/": secrets[2]} {
+	for what, id := range map[string]string{"/v1/webhooks/": secrets[1], "/v1/keys/": secrets[2], "/v1/secrets/": "secret-of-a", "/v1/domains/": "of-a.example.org"} {
 		for _, method := range []string{"GET", "DELETE"} {
-			wantStatus, want := other.ask(method, what+strings.Repeat("x", len(id)), "", strings.Repeat("x", len(id)))
+			unknown := strings.Repeat("x", len(id)-5) + id[len(id)-5:]
+			wantStatus, want := other.ask(method, what+unknown, "", unknown)
 			if status, got := other.ask(method, what+id, "", id); status != wantStatus || got != want {
 				t.Errorf("%s %s: %d %s, of an unknown one %d %s", method, what, status, got, wantStatus, want)
 			}
@@ -253,8 +262,45 @@ func TestRemovedKeyCutsAStream(t *testing.T) {
 	remove := v.s.Request(t, "DELETE", "/v1/keys/"+all.Keys[0].ID, "")
 	remove.Header.Set("Berth-Account", "a")
 	v.send(remove, 204)
-	<-ended // or the test's own deadline
+	if err := <-ended; err == nil {
+		t.Error("the stream ended as if all had been told")
+	}
 	again := v.s.Request(t, "GET", "/v1/status", "")
 	again.Header.Set("Authorization", "Bearer "+key)
 	v.send(again, 401)
+}
+
+// TestRemovedKeyCutsAnUpload removes a key whose owner sends a file, and stops half
+// way without letting go.
+func TestRemovedKeyCutsAnUpload(t *testing.T) {
+	v := visit(t)
+	owner := &strangers{v, v.tenant("a")}
+	if status, got := owner.ask("POST", "/v1/sandboxes", `{"name":"box"}`); status != 201 {
+		t.Fatal(status, got)
+	}
+	body, feed := io.Pipe()
+	defer feed.Close()
+	r := v.s.Request(t, "PUT", "/v1/sandboxes/box/files?path=/tmp/x", "")
+	r.Header.Set("Authorization", "Bearer "+owner.key)
+	r.Body, r.ContentLength = body, -1
+	ended := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(r)
+		if err == nil {
+			defer resp.Body.Close()
+			if resp.StatusCode/100 == 2 {
+				err = nil
+			} else {
+				err = io.ErrUnexpectedEOF
+			}
+		}
+		ended <- err
+	}()
+	if _, err := feed.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	v.do("DELETE", "/v1/accounts/a", "", 204) // which waits for what is under way
+	if err := <-ended; err == nil {
+		t.Error("half a file was taken")
+	}
 }
