@@ -134,8 +134,11 @@ type Templates interface {
 	Templates(ctx context.Context) ([]sandbox.Template, error)
 	Template(ctx context.Context, name string) (sandbox.Template, error)
 	RemoveTemplate(ctx context.Context, name string) error
-	PutContext(ctx context.Context, body io.Reader) (digest string, size int64, err error)
-	HasContext(ctx context.Context, digest string) (bool, error)
+	PutContext(ctx context.Context, name string, body io.Reader) (digest string, size int64, err error)
+	HasContext(ctx context.Context, name string) (bool, error)
+	StartBuild(ctx context.Context, id string, req sandbox.BuildRequest) (sandbox.Build, error)
+	GetBuild(ctx context.Context, id string, after int) (sandbox.Build, error)
+	CancelBuild(ctx context.Context, id string) error
 }
 
 // API is the handler of /v1 and /healthz.

@@ -168,8 +168,11 @@ func (a *API) routes() []route {
 
 		{method: "GET", path: "/v1/templates", handle: a.templates, scope: read},
 		{method: "POST", path: "/v1/templates", handle: a.buildTemplate, operator: true},
+		{method: "POST", path: "/v1/builds", handle: a.startBuild, operator: true},
+		{method: "GET", path: "/v1/builds/{build}", handle: a.getBuild, scope: read},
+		{method: "DELETE", path: "/v1/builds/{build}", handle: a.cancelBuild, operator: true},
 		{method: "POST", path: "/v1/contexts", handle: a.putContext, scope: admin},
-		{method: "GET", path: "/v1/contexts/{digest}", handle: a.hasContext, scope: admin},
+		{method: "GET", path: "/v1/contexts/{context}", handle: a.hasContext, scope: admin},
 		{method: "GET", path: "/v1/templates/{name}", handle: a.template, scope: read},
 		{method: "DELETE", path: "/v1/templates/{name}", handle: a.removeTemplate, operator: true},
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/sandbox/wire"
@@ -84,18 +86,42 @@ func (c *Client) RemoveTemplate(ctx context.Context, name string) error {
 }
 
 // PutContext sends a tar stream, packed with gzip or not, that a build copies from,
-// and returns the digest to name it by.
-func (c *Client) PutContext(ctx context.Context, body io.Reader) (digest string, size int64, err error) {
+// and returns the digest to name it by, unless it is given a name.
+func (c *Client) PutContext(ctx context.Context, name string, body io.Reader) (digest string, size int64, err error) {
 	var got wire.Context
-	err = c.do(ctx, call{op: "upload context", method: http.MethodPost, path: []string{"contexts"}, body: body}, &got)
+	v := url.Values{}
+	setIf(v, "name", name)
+	err = c.do(ctx, call{op: "upload context", method: http.MethodPost, path: []string{"contexts"}, query: v, body: body}, &got)
 	return got.Digest, got.Size, err
 }
 
 // HasContext reports whether a context is there already.
-func (c *Client) HasContext(ctx context.Context, digest string) (bool, error) {
-	err := c.do(ctx, call{op: "look for context", method: http.MethodGet, path: []string{"contexts", digest}}, &wire.Context{})
+func (c *Client) HasContext(ctx context.Context, name string) (bool, error) {
+	err := c.do(ctx, call{op: "look for context", method: http.MethodGet, path: []string{"contexts", name}}, &wire.Context{})
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// StartBuild begins a build that goes on by itself.
+func (c *Client) StartBuild(ctx context.Context, id string, req sandbox.BuildRequest) (b sandbox.Build, err error) {
+	body := struct {
+		ID string `json:"id,omitempty"`
+		sandbox.BuildRequest
+	}{id, req}
+	err = c.do(ctx, call{op: "start build", method: http.MethodPost, path: []string{"builds"}, json: body}, &b)
+	return b, err
+}
+
+// GetBuild tells how a build goes, with the lines after the first so many.
+func (c *Client) GetBuild(ctx context.Context, id string, after int) (b sandbox.Build, err error) {
+	v := url.Values{"after": {strconv.Itoa(after)}}
+	err = c.do(ctx, call{op: "get build", method: http.MethodGet, path: []string{"builds", id}, query: v}, &b)
+	return b, err
+}
+
+// CancelBuild ends a build.
+func (c *Client) CancelBuild(ctx context.Context, id string) error {
+	return c.do(ctx, call{op: "cancel build", method: http.MethodDelete, path: []string{"builds", id}}, nil)
 }

@@ -77,7 +77,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 	if t, err = b.root(ctx, last); err != nil {
 		return t, err
 	}
-	t.Name, t.Created = req.Name, e.now().UTC().Round(0)
+	t.Name, t.Policy, t.Created = req.Name, req.Policy, e.now().UTC().Round(0)
 	before, err := e.templates.Get(ctx, req.Name)
 	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.Internal {
 		return t, err
@@ -197,7 +197,7 @@ func (b *building) planStage(ctx context.Context, one sandbox.BuildStage) (*stag
 		if step.Copy != nil {
 			content, err := b.contentKey(ctx, step.Copy)
 			if err != nil {
-				return nil, fail(b.stepName(s, i), "", err)
+				return nil, &stepError{len(s.steps) + 1, fail(b.stepName(s, i), "", err)}
 			}
 			key = keyOf(key, content)
 		}

@@ -52,7 +52,7 @@ func (b *building) work(ctx context.Context, s *stage) error {
 		name := fmt.Sprintf("%s (%d of %d)", b.stepName(s, i), i+1, len(s.steps))
 		b.say(sandbox.Progress{Step: name, Done: int64(i), Total: int64(len(s.steps)), Unit: "steps"})
 		if err := b.step(ctx, s, at, step, name); err != nil {
-			return fail(b.stepName(s, i), "", err)
+			return &stepError{i + 1, fail(b.stepName(s, i), "", err)}
 		}
 		if step.Run != nil || i == len(s.steps)-1 {
 			if err := b.keepStep(ctx, s, i); err != nil {

@@ -12,8 +12,15 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// contextPrefix + account/digest: when the context was last uploaded or used.
+// contextPrefix + account/name: a keptContext. Its name is its digest, or what the
+// caller calls it.
 const contextPrefix = "context/"
+
+// keptContext is where a context is, and when it was last uploaded or used.
+type keptContext struct {
+	Digest blob.Digest `json:"digest"`
+	Used   time.Time   `json:"used"`
+}
 
 // Bounds on what builds copy from.
 const (
@@ -21,15 +28,15 @@ const (
 	contextLife = 24 * time.Hour // after its last use
 )
 
-func contextKey(account, digest string) string { return contextPrefix + account + "/" + digest }
+func contextKey(account, name string) string { return contextPrefix + account + "/" + name }
 
 // errNoContexts says that a server builds from its own machine only.
 var errNoContexts = &sandbox.Error{Kind: sandbox.Unsupported, Err: errors.New("this server takes no files for builds")}
 
 // PutContext keeps a tar stream, packed with gzip or not, that builds of the
 // account copy from, for a day after its last use. It returns the digest of its
-// bytes.
-func (e *Engine) PutContext(ctx context.Context, body io.Reader) (digest string, size int64, err error) {
+// bytes, by which it is named unless the caller gives another name.
+func (e *Engine) PutContext(ctx context.Context, name string, body io.Reader) (digest string, size int64, err error) {
 	const op = "upload context"
 	done, err := e.task()
 	if err != nil {
@@ -43,6 +50,14 @@ func (e *Engine) PutContext(ctx context.Context, body io.Reader) (digest string,
 	if e.contexts == nil {
 		return "", 0, fail(op, "", errNoContexts)
 	}
+	if name != "" {
+		if err := sandbox.CheckContext(name); err != nil {
+			return "", 0, fail(op, "", err)
+		}
+	}
+	if err := e.room.need(0); err != nil {
+		return "", 0, fail(op, "", err)
+	}
 	if err := e.dropContexts(ctx); err != nil {
 		return "", 0, fail(op, "", err)
 	}
@@ -50,71 +65,77 @@ func (e *Engine) PutContext(ctx context.Context, body io.Reader) (digest string,
 	if err != nil {
 		return "", 0, fail(op, "", err)
 	}
-	return string(info.Digest), info.Size, fail(op, "", e.touchContext(ctx, c.Account, string(info.Digest)))
+	name = orElse(name, string(info.Digest))
+	return string(info.Digest), info.Size, fail(op, "", e.touchContext(ctx, c.Account, name, info.Digest))
 }
 
 // HasContext reports whether a context of the account is there.
-func (e *Engine) HasContext(ctx context.Context, digest string) (bool, error) {
+func (e *Engine) HasContext(ctx context.Context, name string) (bool, error) {
 	const op = "look for context"
-	c, err := sandbox.CallerOf(ctx)
-	if err != nil {
+	if err := sandbox.CheckContext(name); err != nil {
 		return false, fail(op, "", err)
 	}
-	if err := sandbox.CheckContext(digest); err != nil {
-		return false, fail(op, "", err)
-	}
-	_, err = e.records.Get(ctx, contextKey(c.Account, digest))
+	_, err := e.findContext(ctx, name)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return false, nil
 	}
 	return err == nil, fail(op, "", err)
 }
 
-// openContext opens a context of the caller's account.
-func (e *Engine) openContext(ctx context.Context, digest string) (io.ReadCloser, error) {
+// findContext finds a context of the caller's account.
+func (e *Engine) findContext(ctx context.Context, name string) (k keptContext, err error) {
 	c, err := sandbox.CallerOf(ctx)
 	if err != nil {
-		return nil, err
+		return k, err
 	}
 	if e.contexts == nil {
-		return nil, errNoContexts
+		return k, errNoContexts
 	}
-	_, err = e.records.Get(ctx, contextKey(c.Account, digest))
+	entry, err := e.records.Get(ctx, contextKey(c.Account, name))
 	if sandbox.KindOf(err) == sandbox.NotFound {
-		return nil, &sandbox.Error{Op: "open context", Kind: sandbox.NotFound, Err: errors.New("no such context " + digest),
+		return k, &sandbox.Error{Op: "find context", Kind: sandbox.NotFound, Err: errors.New("no such context " + name),
 			Hint: "upload it again: it is kept for a day after its last use"}
 	}
 	if err != nil {
-		return nil, err
+		return k, err
 	}
-	if err := e.touchContext(ctx, c.Account, digest); err != nil {
-		return nil, err
+	if err := json.Unmarshal(entry.Value, &k); err != nil {
+		return k, sandbox.Errorf("decode record "+entry.Key, sandbox.Internal, "%w", err)
 	}
-	return e.contexts.Open(ctx, blob.Digest(digest), 0)
+	return k, e.touchContext(ctx, c.Account, name, k.Digest)
 }
 
-func (e *Engine) touchContext(ctx context.Context, account, digest string) error {
-	value, err := json.Marshal(e.now().UTC())
+// openContext opens a context of the caller's account.
+func (e *Engine) openContext(ctx context.Context, name string) (io.ReadCloser, error) {
+	k, err := e.findContext(ctx, name)
 	if err != nil {
-		return sandbox.Errorf("encode time", sandbox.Internal, "%w", err)
+		return nil, err
 	}
-	_, err = e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: contextKey(account, digest), Value: value}}})
+	return e.contexts.Open(ctx, k.Digest, 0)
+}
+
+func (e *Engine) touchContext(ctx context.Context, account, name string, digest blob.Digest) error {
+	value, err := json.Marshal(keptContext{digest, e.now().UTC().Round(0)})
+	if err != nil {
+		return sandbox.Errorf("encode context", sandbox.Internal, "%w", err)
+	}
+	_, err = e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: contextKey(account, name), Value: value}}})
 	return err
 }
 
-// dropContexts removes the contexts that nobody has used for their time. A blob
-// goes when no account has it.
+// dropContexts removes the contexts that nobody has used for their time, and the
+// blobs that no context of any account is in.
 func (e *Engine) dropContexts(ctx context.Context) error {
-	used := map[string]bool{}
+	used := map[blob.Digest]bool{}
 	var old []record.Op
+	var gone []blob.Digest
 	if err := e.eachEntry(ctx, contextPrefix, func(entry record.Entry) error {
-		var at time.Time
-		digest := entry.Key[len(entry.Key)-len("sha256:")-64:]
-		if err := json.Unmarshal(entry.Value, &at); err != nil || e.now().Sub(at) > contextLife {
-			old = append(old, record.Op{Key: entry.Key, Delete: true})
+		var k keptContext
+		if err := json.Unmarshal(entry.Value, &k); err != nil || e.now().Sub(k.Used) > contextLife {
+			old, gone = append(old, record.Op{Key: entry.Key, Delete: true}), append(gone, k.Digest)
 			return nil
 		}
-		used[digest] = true
+		used[k.Digest] = true
 		return nil
 	}); err != nil || len(old) == 0 {
 		return err
@@ -122,11 +143,12 @@ func (e *Engine) dropContexts(ctx context.Context) error {
 	if _, err := e.records.Commit(ctx, record.Txn{Then: old}); err != nil {
 		return err
 	}
-	for _, op := range old {
-		if digest := op.Key[len(op.Key)-len("sha256:")-64:]; !used[digest] {
-			if err := e.contexts.Remove(ctx, blob.Digest(digest)); err != nil {
-				return err
-			}
+	for _, digest := range gone {
+		if _, err := blob.ParseDigest(string(digest)); err != nil || used[digest] {
+			continue
+		}
+		if err := e.contexts.Remove(ctx, digest); err != nil {
+			return err
 		}
 	}
 	return nil

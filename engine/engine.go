@@ -108,35 +108,38 @@ type Engine struct {
 	version     string
 	started     time.Time
 
-	sandboxes locks // by id: who changes a sandbox's state holds its lock
-	names     locks // by template: who starts from it or removes it
-	taken     locks // by sandbox name: who gets or creates it
-	slots     *slots
-	forks     int // at most, of one fork
-	probes    probes
-	types     []sandbox.InstanceType
-	meter     Meter
-	egress    Egress
-	observer  Observer
-	room      *rooms
-	builds    sync.RWMutex // held for reading by each build of a template
-	contexts  blob.Store
-	journal   journal
-	wakes     wakes
-	passes    *pass.Signer
-	domain    string
-	prover    prover
-	timers    *timers
-	hooks     *hooks
-	quotas    Quotas
-	admitting locks // by account: who claims something of its quota
-	ledger    ledger
-	pool      *pool
-	archive   Archive
-	shots     locks // by a snapshot's key: who removes it, or makes a sandbox wait for it
-	garbage   *garbage
-	boot      string
-	rebooted  bool // set by Open, before anything reads it
+	sandboxes  locks // by id: who changes a sandbox's state holds its lock
+	names      locks // by template: who starts from it or removes it
+	taken      locks // by sandbox name: who gets or creates it
+	slots      *slots
+	forks      int // at most, of one fork
+	probes     probes
+	types      []sandbox.InstanceType
+	meter      Meter
+	egress     Egress
+	observer   Observer
+	room       *rooms
+	builds     sync.RWMutex // held for reading by each build of a template
+	contexts   blob.Store
+	background *builds
+	journal    journal
+	wakes      wakes
+	passes     *pass.Signer
+	domain     string
+	prover     prover
+	timers     *timers
+	hooks      *hooks
+	quotas     Quotas
+	admitting  locks // by account: who claims something of its quota
+	ledger     ledger
+	pool       *pool
+	archive    Archive
+	shots      locks // by a snapshot's key: who removes it, or makes a sandbox wait for it
+	garbage    *garbage
+	keeping    *slots // of what is saved to the archive at once
+	boot       string
+	rebooted   bool         // set by Open, before anything reads it
+	fallen     []sandbox.ID // the same: those that lost their machines and have checkpoints
 
 	ctx   context.Context // ends with Close
 	end   context.CancelCauseFunc
@@ -207,7 +210,8 @@ func New(c Config) (*Engine, error) {
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
 	e.archive, e.garbage = c.Archive, newGarbage()
-	e.contexts = c.Contexts
+	e.keeping = newSlots(keepsAtOnce, keepsWaiting)
+	e.contexts, e.background = c.Contexts, newBuilds()
 	e.slots = newSlots(c.Creates, c.Queue)
 	e.forks = c.Forks
 	e.probes.turn = make(chan struct{}, 1)

@@ -3,7 +3,9 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"time"
 )
 
 // Bounds on what builds a template.
@@ -54,7 +56,7 @@ type RunStep struct {
 type CopyStep struct {
 	Sources []string `json:"sources"`           // paths in what is copied from, with * and ? and [a-z]
 	To      string   `json:"to"`                // a folder if it ends with a slash or if there are several sources
-	From    string   `json:"from,omitempty"`    // StageFrom of an earlier stage, or an uploaded context's digest; "" means the request's
+	From    string   `json:"from,omitempty"`    // StageFrom of an earlier stage, or an uploaded context; "" means the request's
 	Owner   string   `json:"owner,omitempty"`   // "name", "uid" or "uid:gid"; "" means root
 	Mode    *uint32  `json:"mode,omitempty"`    // of files and folders; nil keeps theirs
 	Extract bool     `json:"extract,omitempty"` // sources that are tar streams, packed with gzip or not, become what they hold
@@ -96,11 +98,14 @@ func (s *BuildStep) Check() error {
 	return nil
 }
 
-// CheckContext reports an error of kind Invalid unless s names an uploaded context.
+var contextPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,127})$`)
+
+// CheckContext reports an error of kind Invalid unless s can name an uploaded
+// context: the digest of its bytes, or 1 to 128 characters of [a-z0-9._-].
 func CheckContext(s string) error {
-	if !digestPattern.MatchString(s) {
-		return &Error{Op: "check context", Kind: Invalid, Err: fmt.Errorf("%.80q is not the digest of a context", s),
-			Hint: "upload a tar stream first, and give the digest of its bytes: sha256:<64 hex digits>"}
+	if !contextPattern.MatchString(s) {
+		return &Error{Op: "check context", Kind: Invalid, Err: fmt.Errorf("%.80q is not a context", s),
+			Hint: "upload a tar stream first; it is named by the digest of its bytes, sha256:<64 hex digits>, or as you called it"}
 	}
 	return nil
 }
@@ -164,4 +169,38 @@ func (r *BuildRequest) checkStaged() error {
 		}
 	}
 	return nil
+}
+
+// Build is a template's build that goes on by itself.
+type Build struct {
+	ID         string      `json:"id"`
+	Account    string      `json:"account"`
+	Name       string      `json:"name"` // of the template
+	State      BuildState  `json:"state"`
+	Error      string      `json:"error,omitempty"` // why it failed
+	Hint       string      `json:"hint,omitempty"`
+	FailedStep int         `json:"failed_step,omitempty"` // from 1; 0: none of the steps
+	Template   *Template   `json:"template,omitempty"`    // once it is ready
+	Lines      []BuildLine `json:"lines"`
+	Next       int         `json:"next"` // of the lines, to ask for those that come after
+	Started    time.Time   `json:"started"`
+	Ended      time.Time   `json:"ended,omitzero"`
+}
+
+// BuildState is how far a build is.
+type BuildState string
+
+const (
+	BuildWaiting BuildState = "waiting" // for its turn
+	BuildRunning BuildState = "building"
+	BuildReady   BuildState = "ready"
+	BuildFailed  BuildState = "failed"
+)
+
+// BuildLine is one line of a build's log.
+type BuildLine struct {
+	Time   time.Time `json:"time"`
+	Step   string    `json:"step"`
+	Text   string    `json:"text"`
+	Output bool      `json:"output,omitempty"` // a step's program has printed it
 }

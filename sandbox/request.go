@@ -2,21 +2,22 @@ package sandbox
 
 // CreateRequest asks for a new sandbox. Zero fields mean the defaults.
 type CreateRequest struct {
-	Template string            `json:"template,omitempty"` // name, or "sha256:…" of its root image
-	Class    string            `json:"class,omitempty"`    // isolation class; "" means the server's default
-	Snapshot string            `json:"snapshot,omitempty"` // id or name: it goes on from there, with that one's template, class, limits and environment
-	Name     string            `json:"name,omitempty"`     // see CheckSandboxName; taken by a living one is Conflict
-	Get      bool              `json:"get,omitempty"`      // if a living sandbox has the name, return that one as it is
-	Type     string            `json:"type,omitempty"`     // of instance: limits for those that are left out
-	Limits   Limits            `json:"limits,omitzero"`
-	Env      map[string]string `json:"env,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Tags     []string          `json:"tags,omitempty"`
-	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
-	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
-	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
-	Budget   *Budget           `json:"budget,omitempty"`   // nil: no bound
-	Wake     *bool             `json:"wake,omitempty"`     // nil means true
+	Template   string            `json:"template,omitempty"` // name, or "sha256:…" of its root image
+	Class      string            `json:"class,omitempty"`    // isolation class; "" means the server's default
+	Snapshot   string            `json:"snapshot,omitempty"` // id or name: it goes on from there, with that one's template, class, limits and environment
+	Name       string            `json:"name,omitempty"`     // see CheckSandboxName; taken by a living one is Conflict
+	Get        bool              `json:"get,omitempty"`      // if a living sandbox has the name, return that one as it is
+	Type       string            `json:"type,omitempty"`     // of instance: limits for those that are left out
+	Limits     Limits            `json:"limits,omitzero"`
+	Env        map[string]string `json:"env,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Tags       []string          `json:"tags,omitempty"`
+	Idle       *Idle             `json:"idle,omitempty"`       // nil: never idle
+	Lifetime   *Lifetime         `json:"lifetime,omitempty"`   // nil: no end
+	Policy     *Policy           `json:"policy,omitempty"`     // of what it may reach; nil: DefaultPolicy
+	Checkpoint *Checkpoint       `json:"checkpoint,omitempty"` // nil: none are taken
+	Budget     *Budget           `json:"budget,omitempty"`     // nil: no bound
+	Wake       *bool             `json:"wake,omitempty"`       // nil means true
 }
 
 // Bounds on what a caller may store with a sandbox.
@@ -49,11 +50,13 @@ type BuildRequest struct {
 	From  string `json:"from,omitempty"`  // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>", "template:<name>", "scratch"
 	Force bool   `json:"force,omitempty"` // build although nothing changed
 
+	Policy *Policy `json:"policy,omitempty"` // of sandboxes that give none; nil: DefaultPolicy
+
 	Steps      []BuildStep       `json:"steps,omitempty"`      // done to what From gives
 	Dockerfile string            `json:"dockerfile,omitempty"` // its text, in place of From and Steps
 	Target     string            `json:"target,omitempty"`     // the Dockerfile's stage; "" means the last
 	Args       map[string]string `json:"args,omitempty"`       // of the Dockerfile
-	Context    string            `json:"context,omitempty"`    // digest of an uploaded tar stream, for copies
+	Context    string            `json:"context,omitempty"`    // an uploaded tar stream, for copies
 
 	// Start is a line for bash that runs when the template is made, and goes on in
 	// every sandbox of it. Ready is asked again and again until it ends with 0;

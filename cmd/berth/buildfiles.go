@@ -77,7 +77,7 @@ func (f *buildFiles) send(ctx context.Context, c *client.Client) (digest string,
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	digest, _, err = c.PutContext(ctx, r)
+	digest, _, err = c.PutContext(ctx, "", r)
 	r.CloseWithError(errors.New("the server reads no more"))
 	if perr := <-packed; perr != nil && err != nil {
 		return "", &sandbox.Error{Op: op, Kind: sandbox.Invalid, Err: perr}

@@ -2,6 +2,7 @@ package wire
 
 // Context is a tar stream that a template's build copies from.
 type Context struct {
-	Digest string `json:"digest"`         // of its bytes: "sha256:…"
-	Size   int64  `json:"size,omitempty"` // bytes
+	Name   string `json:"name,omitempty"`   // as it was asked for
+	Digest string `json:"digest,omitempty"` // of its bytes: "sha256:…"
+	Size   int64  `json:"size,omitempty"`   // bytes
 }
