@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/berth-dev/berth/record"
@@ -183,5 +184,28 @@ func disown(t *testing.T, store record.Store, keys map[string]string) {
 		if _, err := store.Commit(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestWebhooksAreBounded(t *testing.T) {
+	h := newHouse(t)
+	errs := make([]error, 100)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			_, errs[i] = h.CreateWebhook(member(t, "a"), sandbox.WebhookRequest{URL: "http://127.0.0.1:9/"})
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			wantKind(t, err, sandbox.Exhausted)
+		}
+	}
+	if all, err := h.Webhooks(member(t, "a")); err != nil || len(all) != 64 {
+		t.Errorf("%d webhooks, %v", len(all), err)
+	}
+	if _, err := h.CreateWebhook(member(t, "b"), sandbox.WebhookRequest{URL: "http://127.0.0.1:9/"}); err != nil {
+		t.Errorf("another account: %v", err)
 	}
 }

@@ -45,6 +45,14 @@ func (e *Engine) CreateWebhook(ctx context.Context, req sandbox.WebhookRequest) 
 	if err := checkHook(&req); err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}
+	unlock, err := e.admitting.lock(ctx, c.Account) // so that all are counted
+	if err != nil {
+		return sandbox.NewWebhook{}, fail(op, "", err)
+	}
+	defer unlock()
+	if _, err := e.quotaOf(ctx, c.Account); err != nil { // the account has ended
+		return sandbox.NewWebhook{}, fail(op, "", err)
+	}
 	all, err := e.hooksOf(ctx, c.Account)
 	if err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
