@@ -22,7 +22,7 @@ $(S3SERVER): tools/s3server/go.mod
 s3server: $(S3SERVER)
 
 .PHONY: s3server
-.PHONY: build test demo bench deps engine generate vet race real clean fuzz cgroup2 FORCE
+.PHONY: build test demo bench deps engine generate vet race real clean fuzz browser cgroup2 FORCE
 
 build: bin/berth
 
@@ -45,7 +45,7 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./api/... ./client/...
+RACE := ./sandbox ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./tunnel/... ./edge/... ./api/... ./client/...
 
 vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -73,6 +73,10 @@ fuzz: engine
 	@for p in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do \
 		for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | cut -c6-); do \
 			echo "== $$p $$f"; go test ./$$p -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; done; done
+
+# A dev server's hot reload, through a preview, in a browser.
+browser: deps build
+	@test/browser/run.sh bin/berth $(TEST_DATA)
 
 # The limits on cgroup version 2, in an emulated machine.
 cgroup2: engine
