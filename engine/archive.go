@@ -39,6 +39,12 @@ type Archive interface {
 
 var _ Archive = (*snapshot.Shelf)(nil)
 
+// Bounds on what is saved to the archive.
+const (
+	keepsAtOnce  = 4 // each has workers of its own
+	keepsWaiting = 256
+)
+
 // archived returns the archive, or says that there is none.
 func (e *Engine) archived() (Archive, error) {
 	if e.archive == nil {

@@ -88,6 +88,11 @@ func (e *Engine) backup(ctx context.Context, id string, req sandbox.BackupReques
 	if err != nil {
 		return nil, err
 	}
+	give, err := e.keeping.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
 	body, err := e.Archive(ctx, id, req.Path, sandbox.ArchiveOptions{Excludes: req.Excludes})
 	if err != nil {
 		return nil, err

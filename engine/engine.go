@@ -139,6 +139,7 @@ type Engine struct {
 	keeping    *slots // of what is saved to the archive at once
 	boot       string
 	rebooted   bool         // set by Open, before anything reads it
+	checking   sync.Map     // ids of those whose checkpoint is being taken
 	fallen     []sandbox.ID // the same: those that lost their machines and have checkpoints
 
 	ctx   context.Context // ends with Close

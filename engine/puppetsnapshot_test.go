@@ -154,7 +154,7 @@ func shelfOf(t *testing.T, b blob.Store, dir string) *snapshot.Shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shelf, err := snapshot.OpenShelf(store, dir, 1<<20)
+	shelf, err := snapshot.OpenShelf(store, dir, "boot", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

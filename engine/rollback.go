@@ -52,7 +52,7 @@ func (e *Engine) rollback(ctx context.Context, id sandbox.ID, given string) (_ *
 	if err != nil {
 		return nil, err
 	}
-	sh, err := e.shotOf(ctx, given)
+	sh, err := e.shotIn(ctx, s.Account, given) // which need not be the operator's own
 	if err != nil {
 		return nil, err
 	}

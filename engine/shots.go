@@ -47,20 +47,25 @@ func (e *Engine) shotOf(ctx context.Context, given string) (*shot, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.shotIn(ctx, c.Account, given)
+}
+
+// shotIn returns a snapshot of an account by id or name.
+func (e *Engine) shotIn(ctx context.Context, account, given string) (*shot, error) {
 	if id, err := sandbox.ParseID(given); err == nil {
-		return e.loadShot(ctx, c.Account, id)
+		return e.loadShot(ctx, account, id)
 	}
 	if err := sandbox.CheckRef(given); err != nil {
 		return nil, err
 	}
-	entry, err := e.records.Get(ctx, shotNameKey(c.Account, given))
+	entry, err := e.records.Get(ctx, shotNameKey(account, given))
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, noShot()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return e.loadShot(ctx, c.Account, sandbox.ID(entry.Value))
+	return e.loadShot(ctx, account, sandbox.ID(entry.Value))
 }
 
 func (e *Engine) loadShot(ctx context.Context, account string, id sandbox.ID) (*shot, error) {

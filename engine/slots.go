@@ -41,8 +41,8 @@ func (s *slots) wait(ctx context.Context) error {
 	defer s.waiting.Add(-1)
 	if n := s.waiting.Add(1); n > s.queue {
 		return &sandbox.Error{Op: "wait for a turn", Kind: sandbox.Exhausted,
-			Err:  fmt.Errorf("%d creates wait already", s.queue),
-			Hint: "try again in a moment, with fewer creates at once"}
+			Err:  fmt.Errorf("%d wait already", s.queue),
+			Hint: "try again in a moment, with fewer at once"}
 	}
 	if s.free.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)

@@ -62,6 +62,12 @@ func (e *Engine) snapshot(ctx context.Context, id sandbox.ID, req sandbox.Snapsh
 	if err != nil {
 		return nil, err
 	}
+	give, err := e.keeping.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	t.stage("queue")
 	sh, dir, err := e.capture(ctx, a, id, req)
 	if err != nil {
 		return nil, err
@@ -156,7 +162,7 @@ func (e *Engine) maySnapshot(ctx context.Context, s *stored, req sandbox.Snapsho
 func (e *Engine) planShot(s *stored, req sandbox.SnapshotRequest) *shot {
 	now := e.now().UTC().Round(0)
 	return &shot{Base: s.Base, Env: s.Env, Snapshot: sandbox.Snapshot{
-		ID: sandbox.NewID(), Name: req.Name, Account: s.Account, Sandbox: s.ID, Parent: s.Snapshot, Template: s.Template, Image: s.Image,
+		ID: sandbox.NewID(), Name: req.Name, Account: s.Account, Sandbox: s.ID, Parent: s.Snapshot, Auto: req.Auto, Template: s.Template, Image: s.Image,
 		Class: s.Class, Limits: s.Limits, Created: now, Taken: now, Expires: e.expiry(now, req.TTLSeconds),
 	}}
 }

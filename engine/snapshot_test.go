@@ -373,3 +373,29 @@ func TestClearRemovesWhatIsKept(t *testing.T) {
 		t.Errorf("%+v is still used", used)
 	}
 }
+
+// TestOperatorRollsAnothersBack: the snapshot is one of the sandbox's account, not
+// of the operator's.
+func TestOperatorRollsAnothersBack(t *testing.T) {
+	h := newHouse(t, keeping(t, &memory.Store{}))
+	other := sandbox.WithCaller(t.Context(), sandbox.Caller{Account: "other", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
+	box, err := h.Create(other, sandbox.CreateRequest{Name: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.world.put(box.ID, content{"memory 1", "disk 1"})
+	if _, err := h.Snapshot(other, "box", sandbox.SnapshotRequest{Name: "then"}); err != nil {
+		t.Fatal(err)
+	}
+	h.world.put(box.ID, content{"memory 2", "disk 2"})
+	if _, err := h.Rollback(operator(t), string(box.ID), sandbox.RollbackRequest{Snapshot: "then"}); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := h.world.inside(box.ID); c.memory != "memory 1" {
+		t.Errorf("inside is %+v", c)
+	}
+	h.create(t, sandbox.CreateRequest{Name: "mine"})
+	snap(t, h, "mine", sandbox.SnapshotRequest{Name: "own"})
+	_, err = h.Rollback(operator(t), string(box.ID), sandbox.RollbackRequest{Snapshot: "own"})
+	wantKind(t, err, sandbox.NotFound)
+}

@@ -70,6 +70,11 @@ func (e *Engine) importShot(ctx context.Context, from io.Reader, req sandbox.Imp
 	if err != nil {
 		return nil, err
 	}
+	give, err := e.keeping.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
 	var sh *shot
 	saved, m, err := a.Import(ctx, from, func(m *snapshot.Manifest) (err error) {
 		sh, err = e.acceptShot(ctx, m)

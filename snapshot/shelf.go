@@ -23,6 +23,8 @@ import (
 //
 //	work/    folders that are being filled; emptied at Open
 //	ready/   whole ones, each named by its manifest's digest
+//	boot     which boot of the host those are of: they are not synced, so another one
+//	         finds them incomplete and does not use them
 type Shelf struct {
 	*Store
 	dir    string
@@ -43,11 +45,32 @@ type folder struct {
 }
 
 // OpenShelf opens the shelf in dir, which it makes (mode 0700) when absent. What
-// a process before was filling is removed. Without a budget, 0, nothing lies
-// ready that nobody uses.
-func OpenShelf(store *Store, dir string, budget int64) (*Shelf, error) {
+// a process before was filling is removed, and so is what lay ready in another
+// boot of the host, or always if boot is "". Without a budget, 0, nothing lies ready
+// that nobody uses.
+func OpenShelf(store *Store, dir, boot string, budget int64) (*Shelf, error) {
 	s := &Shelf{Store: store, dir: dir, budget: budget, folders: map[string]*folder{}}
-	return s, wrap("open snapshots", s.open())
+	err := s.distrust(boot)
+	if err == nil {
+		err = s.open()
+	}
+	return s, wrap("open snapshots", err)
+}
+
+// distrust removes what another boot of the host has left.
+func (s *Shelf) distrust(boot string) error {
+	path := filepath.Join(s.dir, "boot")
+	last, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if boot != "" && string(last) == boot {
+		return nil
+	}
+	if err := errors.Join(os.RemoveAll(s.readyPath("")), os.MkdirAll(s.dir, 0o700)); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(boot), 0o600)
 }
 
 func (s *Shelf) open() error {

@@ -33,7 +33,7 @@ func (b *slowBlobs) Open(ctx context.Context, d blob.Digest, offset int64) (io.R
 
 func openShelf(t *testing.T, s *snapshot.Store, dir string, budget int64) *snapshot.Shelf {
 	t.Helper()
-	shelf, err := snapshot.OpenShelf(s, dir, budget)
+	shelf, err := snapshot.OpenShelf(s, dir, "boot 1", budget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,5 +176,35 @@ func TestShelfOutlivesLoaders(t *testing.T) {
 	wantKind(t, "the one who left", <-first, sandbox.Unavailable)
 	if err := <-second; err != nil {
 		t.Errorf("the one who stayed: %v", err)
+	}
+}
+
+// TestShelfAfterReboot: what was not synced is not believed.
+func TestShelfAfterReboot(t *testing.T) {
+	store, _ := onDisk(t, t.TempDir())
+	dir := t.TempDir()
+	s := openShelf(t, store, dir, 1<<30)
+	d := keep(t, s, 1, 2)
+	if openShelf(t, store, dir, 1<<30); readyCount(t, dir) != 1 {
+		t.Error("a restart of the process empties it")
+	}
+	pages := filepath.Join(dir, "ready", d.Hex(), "pages")
+	if err := os.Truncate(pages, 100); err != nil { // as a loss of power may
+		t.Fatal(err)
+	}
+	after, err := snapshot.OpenShelf(store, dir, "boot 2", 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := readyCount(t, dir); n != 0 {
+		t.Errorf("%d folders lie ready after a restart of the host", n)
+	}
+	path, release, err := after.Take(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if info, err := os.Stat(filepath.Join(path, "pages")); err != nil || info.Size() != 2*chunk {
+		t.Errorf("%v, %v", info, err)
 	}
 }

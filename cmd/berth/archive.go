@@ -64,7 +64,7 @@ func (f *archiveFlags) open(ctx context.Context, data string) (*snapshot.Shelf, 
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.OpenShelf(store, filepath.Join(data, snapshotsDir), budget)
+	return snapshot.OpenShelf(store, filepath.Join(data, snapshotsDir), bootID(), budget)
 }
 
 func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, error) {

@@ -14,7 +14,7 @@ func newArchive(t testing.TB) *snapshot.Shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shelf, err := snapshot.OpenShelf(store, t.TempDir(), 1<<20)
+	shelf, err := snapshot.OpenShelf(store, t.TempDir(), "", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
