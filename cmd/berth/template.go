@@ -28,6 +28,7 @@ func (p *program) templateCommand() *cobra.Command {
 func (p *program) templateBuildCommand() *cobra.Command {
 	request := sandbox.BuildRequest{Name: sandbox.DefaultTemplate}
 	var files buildFiles
+	var policy string
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
 		Short: "Build a template from packages, an image or an archive",
@@ -42,7 +43,7 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			"its steps run in sandboxes. FROM names a template, or an image of a registry.",
 		Example: "  berth template build\n  berth template build py --from oci:python:3.13-slim\n" +
 			"  berth template build app --context . --start 'npm run dev' --ready 'curl -sf localhost:3000'",
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				request.Name = args[0]
@@ -52,6 +53,9 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			}
 			c, err := p.connect()
 			if err != nil {
+				return err
+			}
+			if request.Policy, err = p.egressPolicy(policy, ""); err != nil {
 				return err
 			}
 			if err := files.into(cmd.Context(), c, &request, cmd.Flags().Changed("from")); err != nil {
@@ -70,6 +74,7 @@ func (p *program) templateBuildCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.From, "from", defaultSource, "source to build from")
 	cmd.Flags().BoolVar(&request.Force, "force", false, "build although nothing changed")
+	cmd.Flags().StringVar(&policy, "policy", "", "document of what its sandboxes may reach unless they say so themselves")
 	cmd.Flags().StringVarP(&files.file, "file", "f", "", "Dockerfile; left out, the one of --context")
 	cmd.Flags().StringVar(&files.context, "context", "", "folder that COPY takes from")
 	cmd.Flags().StringVar(&request.Target, "target", "", "stage of the Dockerfile; left out, the last")
