@@ -257,8 +257,8 @@ func FuzzImport(f *testing.F) {
 	f.Add(file)
 	f.Add(stream(f, entries(f, file)[:2]))
 	f.Add(forge(f, file, func(m *snapshot.Manifest) []entry { m.Files = nil; return nil }))
+	s := newStore(f, &memory.Store{}) // one for all: making it costs more than an import
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := newStore(t, &memory.Store{})
 		saved, _, err := s.Import(t.Context(), bytes.NewReader(b), func(m *snapshot.Manifest) error {
 			if m.Bytes() > 1<<20 {
 				return errors.New("too large for a test")
@@ -268,11 +268,13 @@ func FuzzImport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		saved.Release()
+		defer saved.Release()
 		load(t, s, saved.Digest)
-		if _, _, err := s.Import(t.Context(), bytes.NewReader(export(t, s, saved.Digest)), accept); err != nil {
-			t.Errorf("what was imported and exported is refused: %v", err)
+		again, _, err := s.Import(t.Context(), bytes.NewReader(export(t, s, saved.Digest)), accept)
+		if err != nil {
+			t.Fatalf("what was imported and exported is refused: %v", err)
 		}
+		again.Release()
 	})
 }
 
