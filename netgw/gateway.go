@@ -2,8 +2,10 @@ package netgw
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 
@@ -156,6 +158,7 @@ func (g *Gateway) Apply(_ context.Context, s *sandbox.Sandbox) error {
 	}
 	t := g.tenant(s.ID)
 	t.mu.Lock()
+	before := t.rules
 	t.name, t.account, t.rules = s.Name, s.Account, r
 	var open []*flow
 	for f := range t.flows {
@@ -164,6 +167,10 @@ func (g *Gateway) Apply(_ context.Context, s *sandbox.Sandbox) error {
 	t.mu.Unlock()
 	for _, f := range open {
 		f.rejudge()
+	}
+	if before == nil || !reflect.DeepEqual(before.policy, r.policy) {
+		g.audit.Note(sandbox.AuditEntry{Time: g.now(), Sandbox: s.ID, Account: s.Account, Kind: sandbox.AuditPolicy,
+			Reason: fmt.Sprintf("profile %s, %d allow, %d deny, %d inject", r.policy.Profile, len(r.policy.Allow), len(r.policy.Deny), len(r.policy.Inject))})
 	}
 	return nil
 }

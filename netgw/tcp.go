@@ -93,10 +93,9 @@ func (l *Link) accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	l.tenant.mu.Lock()
 	open := len(l.tenant.flows)
 	l.tenant.mu.Unlock()
-	if window := windowOf(open); window < bufferSize {
-		o.SetReceiveBufferSize(int64(window), true)
-		o.SetSendBufferSize(int64(window), true)
-	}
+	window := int64(windowOf(open)) // set, it does not grow by itself
+	o.SetReceiveBufferSize(window, true)
+	o.SetSendBufferSize(window, true)
 	return &guestConn{gonet.NewTCPConn(&wq, ep), ep}, nil
 }
 

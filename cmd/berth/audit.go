@@ -164,6 +164,8 @@ func auditWhat(e sandbox.AuditEntry) string {
 		return fmt.Sprintf("http %s %s%s %d", printable(e.Method), host, printable(e.Path), e.Status)
 	case sandbox.AuditDropped:
 		return fmt.Sprintf("%d entries", e.Count)
+	case sandbox.AuditPolicy:
+		return "policy"
 	}
 	s := e.Protocol + " "
 	if host != "" {

@@ -239,8 +239,15 @@ func (p *Proxy) Inherit(ctx context.Context, parent, child sandbox.ID) error {
 	if err := p.grants.Inherit(ctx, parent, child); err != nil {
 		return err
 	}
-	if err := p.authorities.inherit(ctx, parent, child); err != nil {
-		return &sandbox.Error{Op: "inherit authority of", ID: parent, Err: err}
+	return p.Descend(ctx, parent, child)
+}
+
+// Descend gives a sandbox an authority of its own whose certificates also please
+// the processes of another, from whose state it is made; no grants. If the other
+// has none, or is no more, neither has the sandbox.
+func (p *Proxy) Descend(ctx context.Context, from, to sandbox.ID) error {
+	if err := p.authorities.inherit(ctx, from, to); err != nil {
+		return &sandbox.Error{Op: "inherit authority of", ID: from, Err: err}
 	}
 	return nil
 }

@@ -298,6 +298,26 @@ func TestWhatIsOpenIsCut(t *testing.T) {
 	}
 }
 
+// TestForks gives a copy the policy of its parent, and lets each change its own.
+func TestForks(t *testing.T) {
+	h := newHouse(t, onlyGood())
+	const good = "good.outside.example"
+	allowed := attack{what: "what is allowed", try: []any{"tls", good, 443, good, good}, passes: "200"}
+	other := attack{what: "an address", try: []any{"tcp", site, 80}}
+	h.probe(h.id, []attack{allowed, other})
+	f, err := h.Fork(t.Context(), h.id, sandbox.ForkRequest{Count: 1})
+	if err != nil || f.Children[0].Err != nil {
+		t.Fatal(err, f)
+	}
+	child := string(f.Children[0].Sandbox.ID)
+	h.probe(child, append(h.closed(), allowed, other))
+	if _, err := h.SetPolicy(t.Context(), child, sandbox.Policy{Profile: sandbox.ProfileNone}); err != nil {
+		t.Fatal(err)
+	}
+	h.probe(child, []attack{{what: "the copy's own policy", try: []any{"look", good}}})
+	h.probe(h.id, []attack{allowed, other})
+}
+
 // TestNeighbours looks for one sandbox from another: they have the same address.
 func TestNeighbours(t *testing.T) {
 	h := newHouse(t, nil)
