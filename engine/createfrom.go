@@ -32,8 +32,14 @@ func (e *Engine) fromSnapshot(ctx context.Context, req *sandbox.CreateRequest) (
 // sandbox: nil if it has none.
 func (e *Engine) fromStarted(ctx context.Context, req *sandbox.CreateRequest) (*shot, error) {
 	t, err := e.templates.Get(ctx, orElse(req.Template, sandbox.DefaultTemplate))
-	if err != nil || t.Snapshot == "" {
+	if err != nil {
 		return nil, nil // what is wrong with the template is said later
+	}
+	if t.Limits != nil && req.Type == "" {
+		req.Limits = req.Limits.WithDefaults(*t.Limits)
+	}
+	if t.Snapshot == "" {
+		return nil, nil
 	}
 	sh, err := e.loadShot(ctx, t.Account, t.Snapshot)
 	if sandbox.KindOf(err) == sandbox.NotFound {
@@ -80,6 +86,11 @@ func (e *Engine) restore(ctx context.Context, s *stored, root string) (driver.Ma
 	}
 	if err != nil {
 		return nil, err
+	}
+	if e.credentials != nil {
+		if err := e.credentials.Descend(ctx, sh.Sandbox, s.ID); err != nil {
+			return nil, err
+		}
 	}
 	d, err := e.snapper(s.Class)
 	if err != nil {

@@ -24,6 +24,9 @@ type credentials interface {
 
 	// Inherit gives a copy of a sandbox what it needs of the same kind.
 	Inherit(ctx context.Context, parent, child sandbox.ID) error
+	// Descend gives a sandbox that is made from an earlier state of another what
+	// the programs of that state trust, and no grant.
+	Descend(ctx context.Context, from, to sandbox.ID) error
 	// Forget removes what is kept of a sandbox that is no more.
 	Forget(ctx context.Context, id sandbox.ID) error
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -136,6 +138,30 @@ func (h *house) holdsNothing(id string) {
 	}
 }
 
+// hostHoldsNothing searches what the server keeps: records, logs, and the memory of
+// what is paused.
+func (h *house) hostHoldsNothing() {
+	h.t.Helper()
+	searched := 0
+	err := filepath.WalkDir(filepath.Dir(h.Data), func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(name, ".erofs") {
+			return err
+		}
+		searched++
+		out, err := exec.Command("grep", "-lF", token, name).Output()
+		if len(out) > 0 {
+			h.t.Errorf("%s holds the secret", name)
+		}
+		if code := new(exec.ExitError); errors.As(err, &code) && code.ExitCode() == 1 {
+			return nil // grep found nothing
+		}
+		return err
+	})
+	if err != nil || searched < 5 {
+		h.t.Errorf("%d files were searched, %v", searched, err)
+	}
+}
+
 // TestNobodyElseIsSentTheToken has the sandbox lead its requests elsewhere. What
 // the gateway dials is what the name stands for, whatever the sandbox says.
 func TestNobodyElseIsSentTheToken(t *testing.T) {
@@ -205,6 +231,7 @@ func TestCredentialsSurvive(t *testing.T) {
 	if _, err := h.Pause(t.Context(), h.id); err != nil {
 		t.Fatal(err)
 	}
+	h.hostHoldsNothing()
 	h.known(h.id, "after a pause")
 	h.Restart(t, syscall.SIGKILL, h.outside.flags...)
 	h.known(h.id, "after the server was killed")
@@ -220,30 +247,45 @@ func TestCredentialsSurvive(t *testing.T) {
 	h.known(h.id, "with the value from before")
 }
 
+// startAsking starts a program that has read whom to trust, and asks again when it
+// is told to.
+func (h *house) startAsking(id string) {
+	h.t.Helper()
+	h.run(id, `cat >/tmp/ask.js <<'E'
+const fs = require('fs')
+fetch('`+whoami+`').then(r => r.text()).then(() => fs.writeFileSync('/tmp/ready', ''))
+setInterval(async () => {
+  if (!fs.existsSync('/tmp/go')) return
+  fs.rmSync('/tmp/go')
+  let said
+  try { said = await (await fetch('`+whoami+`')).text() } catch (e) { said = String(e.cause || e) }
+  fs.writeFileSync('/tmp/said.new', said)
+  fs.renameSync('/tmp/said.new', '/tmp/said')
+}, 50)
+E
+setsid node /tmp/ask.js >/dev/null 2>&1 &
+for i in $(seq 200); do test -e /tmp/ready && break; sleep 0.1; done; test -e /tmp/ready`)
+}
+
+// asks has that program ask.
+func (h *house) asks(id, what string) {
+	h.t.Helper()
+	out, err := h.try(id, "rm -f /tmp/said; touch /tmp/go; for i in $(seq 200); do test -e /tmp/said && break; sleep 0.1; done; cat /tmp/said")
+	if err != nil || out != "api."+zone+" known" {
+		h.t.Errorf("%s: %q, %v", what, out, err)
+	}
+}
+
 func TestAForkHasItsOwnGrant(t *testing.T) {
 	h := newHouse(t)
-	// A program from before the fork, which read whom to trust when it began.
-	h.run(h.id, `cat >/tmp/ask.py <<'E'
-import ssl, time, urllib.request, os
-context = ssl.create_default_context()
-while True:
-    if os.path.exists('/tmp/go'):
-        try: said = urllib.request.urlopen('`+whoami+`', context=context).read().decode()
-        except Exception as e: said = str(e)
-        open('/tmp/said.new','w').write(said); os.rename('/tmp/said.new','/tmp/said'); os.remove('/tmp/go')
-    time.sleep(0.05)
-E
-setsid python3 /tmp/ask.py >/dev/null 2>&1 & sleep 1`)
+	h.startAsking(h.id)
 	f, err := h.Fork(t.Context(), h.id, sandbox.ForkRequest{Count: 1})
 	if err != nil || len(f.Children) != 1 || f.Children[0].Sandbox == nil {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	child := string(f.Children[0].Sandbox.ID)
 	h.known(child, "the fork")
-	ask := "rm -f /tmp/said; touch /tmp/go; for i in $(seq 200); do test -e /tmp/said && break; sleep 0.1; done; cat /tmp/said"
-	if out := h.run(child, ask); out != "api."+zone+" known" {
-		t.Errorf("a program from before the fork: %q", out)
-	}
+	h.asks(child, "a program from before the fork")
 	if a, b := h.run(h.id, "md5sum </usr/local/share/ca-certificates/berth-sandbox.crt"), h.run(child, "md5sum </usr/local/share/ca-certificates/berth-sandbox.crt"); a == b {
 		t.Error("the fork has its parent's authority")
 	}
@@ -258,6 +300,30 @@ setsid python3 /tmp/ask.py >/dev/null 2>&1 & sleep 1`)
 	if err != nil || len(grants) != 1 || grants[0].Revoked {
 		t.Errorf("%+v, %v", grants, err)
 	}
+}
+
+// TestASnapshotsProgramsGoOn makes a sandbox from the memory of another. It has no
+// grant before its policy says so, and programs that ran then trust it.
+func TestASnapshotsProgramsGoOn(t *testing.T) {
+	h := newHouse(t)
+	h.startAsking(h.id)
+	shot, err := h.Snapshot(t.Context(), h.id, sandbox.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Create(t.Context(), sandbox.CreateRequest{Snapshot: string(shot.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grants, err := h.Grants(t.Context(), string(s.ID)); err != nil || len(grants) > 0 {
+		t.Errorf("%+v, %v", grants, err)
+	}
+	if _, err := h.SetPolicy(t.Context(), string(s.ID), *policy(nil)); err != nil {
+		t.Fatal(err)
+	}
+	h.asks(string(s.ID), "a program from before the snapshot")
+	h.known(string(s.ID), "made from the snapshot")
+	h.known(h.id, "the other")
 }
 
 func TestAPolicyGetsItsFirstRuleWhileItRuns(t *testing.T) {
