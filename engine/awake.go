@@ -158,14 +158,16 @@ func (e *Engine) wakeOne(ctx context.Context, id sandbox.ID, asked bool) error {
 	if err != nil {
 		return err
 	}
-	switch s.State {
-	case sandbox.Running:
+	if s.State == sandbox.Running {
 		if l := e.held(id); l != nil {
 			l.reopen()
 			return nil
 		}
-		_, err := e.adopt(ctx, s)
-		return err
+		if _, err := e.adopt(ctx, s); err == nil || s.State == sandbox.Running {
+			return err
+		} // else its machine is lost, and it may have a checkpoint
+	}
+	switch s.State {
 	case sandbox.Paused, sandbox.Stopped:
 		if !asked && s.Wake != nil && !*s.Wake {
 			return asleep(s)

@@ -103,11 +103,12 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 		req.Template = sandbox.DefaultTemplate
 	}
 	now := e.now().UTC().Round(0)
-	return &stored{Sandbox: sandbox.Sandbox{
+	s := &stored{Sandbox: sandbox.Sandbox{
 		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
-		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
-	}}, nil
+		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Checkpoint: req.Checkpoint, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
+	}}
+	return s, e.canCheckpoint(s)
 }
 
 // abortable makes a context that Remove of the sandbox and Close can end.

@@ -43,12 +43,15 @@ func (e *Engine) look(ctx context.Context, id sandbox.ID) time.Time {
 		}
 		next = end
 	}
-	if s.State != sandbox.Running || s.Idle.Timeout() == 0 && s.Budget.Bound() == 0 {
+	if s.State != sandbox.Running || s.Idle.Timeout() == 0 && s.Budget.Bound() == 0 && s.Checkpoint.Every() == 0 {
 		return next
 	}
 	l := e.held(id)
 	if l == nil {
 		return now.Add(leastLook) // its machine could not be adopted yet
+	}
+	if at := e.lookAtCheckpoint(ctx, s); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+		next = at
 	}
 	if s.Budget.Bound() > 0 {
 		at, spent := e.lookAtBudget(ctx, s, l)

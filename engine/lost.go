@@ -14,9 +14,8 @@ const bootKey = "host/boot"
 //
 // It is the one place that decides what becomes of a sandbox that ran when its
 // host went down. Its memory and the tree of its writable layer were in the
-// machine, so the honest answer is Failed, with the reason. A policy that takes
-// checkpoints while a sandbox runs would be asked here: given one, the sandbox
-// becomes Paused with the checkpoint's bytes under its saved key instead.
+// machine, so it goes on from its last checkpoint; without one the honest answer
+// is Failed, with the reason.
 func (e *Engine) lose(ctx context.Context, s *stored) error {
 	reason := "its machine was gone when the server started"
 	switch {
@@ -24,6 +23,9 @@ func (e *Engine) lose(ctx context.Context, s *stored) error {
 		reason = "the host was restarted while it ran"
 	case s.State == sandbox.Paused || s.State == sandbox.Stopped:
 		reason = "what was kept of it is gone"
+	}
+	if back, err := e.fallBack(ctx, s, reason); back || err != nil {
+		return err
 	}
 	if err := e.transition(ctx, s, sandbox.Failed, reason, goneOps(s.ID)...); err != nil {
 		return err

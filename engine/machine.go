@@ -125,6 +125,9 @@ func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason stri
 	if err := l.machine.Stop(stop); err != nil {
 		return err
 	}
+	if back, err := e.fallBack(ctx, s, reason); back || err != nil {
+		return err
+	}
 	if err := e.transition(ctx, s, sandbox.Failed, reason, record.Op{Key: machineKey(id), Delete: true}); err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func (e *Engine) openMeter(ctx context.Context) error {
 	there := map[sandbox.ID]bool{}
 	err := e.each(ctx, func(s *stored) error {
 		there[s.ID] = true
-		_, done, err := e.meter.Change(s.Sandbox, s.Ran, s.Counted)
+		_, done, err := e.meter.Change(s.Sandbox, s.Started, s.Counted)
 		if err == nil {
 			done() // what it changes is written with the first Flush
 		}

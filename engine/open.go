@@ -76,9 +76,13 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 	if err := e.openArchive(ctx); err != nil {
 		return err
 	}
+	if err := e.sweepCheckpoints(ctx); err != nil {
+		return err
+	}
 	for _, s := range kept {
 		e.timers.plan(s)
 	}
+	e.tasks.Go(func() { e.goOn(e.fallen) })
 	e.tasks.Go(e.keepTime)
 	e.tasks.Go(e.keepTidy)
 	if e.room.of != nil {
@@ -108,9 +112,13 @@ func (e *Engine) resume(ctx context.Context) ([]*stored, error) {
 		turn <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turn }()
+			ran := s.State == sandbox.Running
 			err := e.resumeOne(ctx, s)
 			mu.Lock()
 			defer mu.Unlock()
+			if ran && s.From != "" {
+				e.fallen = append(e.fallen, s.ID)
+			}
 			if err != nil {
 				errs = append(errs, fail("resume", s.ID, err))
 			}
@@ -146,7 +154,7 @@ func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
 			return nil
 		}
 		_, err := e.adopt(ctx, s)
-		if err == nil || s.State == sandbox.Failed {
+		if err == nil || s.State != sandbox.Running {
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -41,6 +41,9 @@ type stored struct {
 
 	Shares map[int]share `json:"shares,omitempty"` // by port; one that is not there is as at first
 
+	Safe   sandbox.ID `json:"safe,omitempty"` // its last checkpoint
+	SafeAt time.Time  `json:"safe_at,omitzero"`
+
 	// Counted is the processor time that its machine had used before it was this
 	// sandbox's.
 	Counted time.Duration `json:"counted,omitempty"`
@@ -121,6 +124,9 @@ func (e *Engine) transition(ctx context.Context, s *stored, next sandbox.State, 
 	if next != sandbox.Running && next != sandbox.Paused {
 		changed.Ports = nil
 	}
+	if next != sandbox.Running && next != sandbox.Starting {
+		changed.Counted = 0
+	}
 	what := sandbox.ChangeType(next)
 	if s.revision != 0 && s.State == next {
 		what = "" // nothing happened that anybody waits for
@@ -141,7 +147,7 @@ func (e *Engine) commitIf(ctx context.Context, s, changed *stored, what sandbox.
 	if err := changed.keys(&t, s); err != nil {
 		return err
 	}
-	metered, counted, err := e.meter.Change(changed.Sandbox, changed.Ran, changed.Counted)
+	metered, counted, err := e.meter.Change(changed.Sandbox, changed.Started, changed.Counted)
 	if err != nil {
 		return err
 	}

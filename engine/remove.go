@@ -105,7 +105,7 @@ func (e *Engine) finishRemove(ctx context.Context, s *stored) (err error) {
 	if err != nil {
 		return err
 	}
-	return e.drop(s.ID)
+	return errors.Join(e.drop(s.ID), e.removeChecked(ctx, s.Account, s.Safe))
 }
 
 // remains returns the machine that a sandbox still has, or nil.

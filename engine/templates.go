@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -117,10 +118,16 @@ func operatorOnly(ctx context.Context) error {
 	return err
 }
 
-// usersOf returns the ids of the sandboxes that need a template's root.
+// usersOf returns the ids of the sandboxes that need a template: all of its name,
+// and all on its root unless that has another name too.
 func (e *Engine) usersOf(ctx context.Context, t sandbox.Template) (ids []string, err error) {
+	all, err := e.templates.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shared := slices.ContainsFunc(all, func(o sandbox.Template) bool { return o.Name != t.Name && o.Digest == t.Digest })
 	err = e.each(ctx, func(s *stored) error {
-		if s.State != sandbox.Failed && (s.Template == t.Name || s.Image == t.Digest) {
+		if s.State != sandbox.Failed && (s.Template == t.Name || s.Image == t.Digest && !shared) {
 			ids = append(ids, string(s.ID))
 		}
 		return nil
@@ -130,9 +137,29 @@ func (e *Engine) usersOf(ctx context.Context, t sandbox.Template) (ids []string,
 	}
 	shots, err := e.shotsOf(ctx, "")
 	for _, sh := range shots {
-		if sh.Image == t.Digest {
+		// What the template itself has kept goes with it, and what a build has kept of
+		// its steps is made again.
+		if sh.Image == t.Digest && !shared && sh.ID != t.Snapshot && !strings.HasPrefix(sh.Name, stepPrefix) {
 			ids = append(ids, "snapshot "+string(sh.ID))
 		}
 	}
 	return ids, err
+}
+
+// CopyTemplate gives a template another name. What is built under the old one
+// later leaves it alone.
+func (e *Engine) CopyTemplate(ctx context.Context, from, to string) error {
+	const op = "copy template"
+	if err := operatorOnly(ctx); err != nil {
+		return fail(op, "", err)
+	}
+	t, err := e.template(ctx, from)
+	if err != nil || from == to {
+		return fail(op, "", err)
+	}
+	if t.Snapshot != "" {
+		return fail(op, "", &sandbox.Error{Kind: sandbox.Unsupported, Err: errors.New("what it has started belongs to its name"), Hint: "build it under both names"})
+	}
+	t.Name = to
+	return fail(op, "", e.templates.Assign(ctx, t))
 }

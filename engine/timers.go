@@ -37,7 +37,7 @@ func newTimers(now func() time.Time) *timers {
 // plan has a sandbox looked at now, if its policy needs that: the look finds out
 // when to look again.
 func (t *timers) plan(s *stored) {
-	timed := s.Lifetime.Length() > 0 || (s.Idle.Timeout() > 0 || s.Budget.Bound() > 0) && s.State == sandbox.Running
+	timed := s.Lifetime.Length() > 0 || (s.Idle.Timeout() > 0 || s.Budget.Bound() > 0 || s.Checkpoint.Every() > 0) && s.State == sandbox.Running
 	if timed && s.living() {
 		t.set(s.ID, t.now())
 	} else {

@@ -89,6 +89,12 @@ func (e *Engine) apply(s *stored, u *sandbox.Update) error {
 	if u.Lifetime != nil {
 		s.Lifetime = u.Lifetime
 	}
+	if u.Checkpoint != nil {
+		s.Checkpoint = u.Checkpoint
+	}
+	if err := e.canCheckpoint(s); err != nil {
+		return err
+	}
 	if u.Budget != nil {
 		s.Budget = u.Budget
 	}

@@ -63,6 +63,9 @@ func (r *CreateRequest) Check() error {
 	if err := r.Budget.Check(); err != nil {
 		return err
 	}
+	if err := r.Checkpoint.Check(); err != nil {
+		return err
+	}
 	return checkMetadata(r.Metadata)
 }
 
@@ -116,6 +119,9 @@ var buildSources = []string{"distribution", "oci", "oci-archive", "docker-archiv
 // Check reports an error of kind Invalid for the first thing that is wrong.
 func (r *BuildRequest) Check() error {
 	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	if err := r.Policy.Check(); err != nil {
 		return err
 	}
 	if err := r.checkStaged(); err != nil {

@@ -64,6 +64,8 @@ type BuildRequest struct {
 	Start        string `json:"start,omitempty"`
 	Ready        string `json:"ready,omitempty"`
 	ReadySeconds int64  `json:"ready_seconds,omitempty"` // 0 means DefaultReady
+
+	Limits *Limits `json:"limits,omitempty"` // of the template's sandboxes that ask for no other
 }
 
 // Progress is one step of long work. Total 0 means unknown.

@@ -4,30 +4,31 @@ import "time"
 
 // Sandbox is what Berth knows of one computer, as its owner sees it.
 type Sandbox struct {
-	ID       ID                `json:"id"`
-	Account  string            `json:"account"`        // whose it is, for ever
-	Name     string            `json:"name,omitempty"` // the owner's own; one living sandbox has it
-	State    State             `json:"state"`
-	Reason   string            `json:"reason,omitempty"` // why it failed, stopped, paused or does not wake
-	Template string            `json:"template"`         // as asked for, "base"
-	Image    string            `json:"image"`            // digest of the template's root, "sha256:…"
-	Class    string            `json:"class"`            // the driver that runs it: "gvisor", "fake"
-	Type     string            `json:"type,omitempty"`   // of instance, if one was asked for
-	Limits   Limits            `json:"limits"`
-	Env      map[string]string `json:"env,omitempty"` // given to every process
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Tags     []string          `json:"tags,omitempty"`
-	Idle     *Idle             `json:"idle,omitempty"`     // nil: never idle
-	Lifetime *Lifetime         `json:"lifetime,omitempty"` // nil: no end
-	Policy   *Policy           `json:"policy,omitempty"`   // of what it may reach; nil: DefaultPolicy
-	Budget   *Budget           `json:"budget,omitempty"`   // nil: no bound
-	Wake     *bool             `json:"wake,omitempty"`     // false: calls do not wake it; nil means true
-	Ports    []int             `json:"ports,omitempty"`    // on which something listened when that was last looked at, in order
-	Parent   ID                `json:"parent,omitempty"`   // the sandbox that it was copied from, which may be gone
-	Snapshot ID                `json:"snapshot,omitempty"` // the last that it came from or that was taken of it, which may be gone
-	Created  time.Time         `json:"created"`
-	Started  time.Time         `json:"started,omitzero"` // when it last began to run
-	Updated  time.Time         `json:"updated"`
+	ID         ID                `json:"id"`
+	Account    string            `json:"account"`        // whose it is, for ever
+	Name       string            `json:"name,omitempty"` // the owner's own; one living sandbox has it
+	State      State             `json:"state"`
+	Reason     string            `json:"reason,omitempty"` // why it failed, stopped, paused or does not wake
+	Template   string            `json:"template"`         // as asked for, "base"
+	Image      string            `json:"image"`            // digest of the template's root, "sha256:…"
+	Class      string            `json:"class"`            // the driver that runs it: "gvisor", "fake"
+	Type       string            `json:"type,omitempty"`   // of instance, if one was asked for
+	Limits     Limits            `json:"limits"`
+	Env        map[string]string `json:"env,omitempty"` // given to every process
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Tags       []string          `json:"tags,omitempty"`
+	Idle       *Idle             `json:"idle,omitempty"`       // nil: never idle
+	Lifetime   *Lifetime         `json:"lifetime,omitempty"`   // nil: no end
+	Policy     *Policy           `json:"policy,omitempty"`     // of what it may reach; nil: DefaultPolicy
+	Checkpoint *Checkpoint       `json:"checkpoint,omitempty"` // nil: none are taken
+	Budget     *Budget           `json:"budget,omitempty"`     // nil: no bound
+	Wake       *bool             `json:"wake,omitempty"`       // false: calls do not wake it; nil means true
+	Ports      []int             `json:"ports,omitempty"`      // on which something listened when that was last looked at, in order
+	Parent     ID                `json:"parent,omitempty"`     // the sandbox that it was copied from, which may be gone
+	Snapshot   ID                `json:"snapshot,omitempty"`   // the last that it came from or that was taken of it, which may be gone
+	Created    time.Time         `json:"created"`
+	Started    time.Time         `json:"started,omitzero"` // when it last began to run
+	Updated    time.Time         `json:"updated"`
 }
 
 // Process is one process tree that was started in a sandbox through Berth.

@@ -19,9 +19,10 @@ type Snapshot struct {
 	Class    string    `json:"class"`
 	Engine   string    `json:"engine"` // version of what ran it, which must be the same
 	Limits   Limits    `json:"limits"`
-	Bytes    int64     `json:"bytes"`  // memory and written files, without what is all zeros
-	Stored   int64     `json:"stored"` // compressed; what it shares with others is counted with each
-	Taken    time.Time `json:"taken"`  // the moment that it shows
+	Bytes    int64     `json:"bytes"`          // memory and written files, without what is all zeros
+	Stored   int64     `json:"stored"`         // compressed; what it shares with others is counted with each
+	Taken    time.Time `json:"taken"`          // the moment that it shows
+	Auto     bool      `json:"auto,omitempty"` // a checkpoint: it goes with its sandbox, or when the next is there
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"` // zero: never
 }
@@ -39,6 +40,7 @@ type SnapshotRequest struct {
 	Name       string `json:"name,omitempty"`        // see CheckSandboxName; taken by another snapshot is Conflict
 	Keep       Keep   `json:"keep,omitempty"`        // "" means memory, or of a sandbox that is put aside, what was kept
 	TTLSeconds int64  `json:"ttl_seconds,omitempty"` // removed after so long; 0: never
+	Auto       bool   `json:"-"`                     // a checkpoint
 }
 
 // MaxTTL bounds how long something may be asked to be kept, in seconds: 100 years.

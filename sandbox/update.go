@@ -14,14 +14,15 @@ const (
 
 // Update changes what is kept with a sandbox. Nil fields stay as they are.
 type Update struct {
-	Metadata map[string]*string `json:"metadata,omitempty"` // merged; nil removes a key
-	Tags     *[]string          `json:"tags,omitempty"`     // replaced
-	Idle     *Idle              `json:"idle,omitempty"`
-	Lifetime *Lifetime          `json:"lifetime,omitempty"`
-	Budget   *Budget            `json:"budget,omitempty"`
-	Wake     *bool              `json:"wake,omitempty"`
-	Type     string             `json:"type,omitempty"`   // of instance: its limits, unless Limits says more
-	Limits   *Limits            `json:"limits,omitempty"` // zero fields stay as they are, or as the type says
+	Metadata   map[string]*string `json:"metadata,omitempty"` // merged; nil removes a key
+	Tags       *[]string          `json:"tags,omitempty"`     // replaced
+	Idle       *Idle              `json:"idle,omitempty"`
+	Lifetime   *Lifetime          `json:"lifetime,omitempty"`
+	Budget     *Budget            `json:"budget,omitempty"`
+	Checkpoint *Checkpoint        `json:"checkpoint,omitempty"`
+	Wake       *bool              `json:"wake,omitempty"`
+	Type       string             `json:"type,omitempty"`   // of instance: its limits, unless Limits says more
+	Limits     *Limits            `json:"limits,omitempty"` // zero fields stay as they are, or as the type says
 }
 
 // Check reports an error of kind Invalid for the first thing that is wrong, but
@@ -39,6 +40,9 @@ func (u *Update) Check() error {
 		return err
 	}
 	if err := u.Budget.Check(); err != nil {
+		return err
+	}
+	if err := u.Checkpoint.Check(); err != nil {
 		return err
 	}
 	return u.Lifetime.Check()

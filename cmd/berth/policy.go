@@ -16,6 +16,8 @@ type policyFlags struct {
 	tags, ignore         []string
 	idle, onIdle         string
 	lifetime, onLifetime string
+	budget, onBudget     string
+	checkpoint           string
 	noWake               bool
 }
 
@@ -29,6 +31,9 @@ func (f *policyFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.ignore, "idle-ignore", nil, "what does not count as use: exec, stream, connection, cpu")
 	flags.StringVar(&f.lifetime, "max-lifetime", "never", "time after which it ends, idle or not")
 	flags.StringVar(&f.onLifetime, "on-max-lifetime", "remove", "what happens then: pause, stop or remove")
+	flags.StringVar(&f.budget, "cpu-budget", "", "processor time for all its life, as milliseconds or as 90s or 2h")
+	flags.StringVar(&f.onBudget, "on-cpu-budget", "pause", "what happens once it is used up: pause or stop")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "time between checkpoints while it runs, from which it goes on if its host goes down")
 	flags.BoolVar(&f.noWake, "no-wake", false, "calls do not wake it: only resume and start do")
 	actions := cobra.FixedCompletions([]cobra.Completion{"pause", "stop", "remove"}, cobra.ShellCompDirectiveNoFileComp)
 	cmd.RegisterFlagCompletionFunc("on-idle", actions)
@@ -54,6 +59,12 @@ func (f *policyFlags) fill(r *sandbox.CreateRequest) error {
 	}
 	if lifetime > 0 {
 		r.Lifetime = &sandbox.Lifetime{Seconds: lifetime, Action: sandbox.Action(f.onLifetime)}
+	}
+	if r.Budget, err = parseBudget(f.budget, f.onBudget); err != nil {
+		return err
+	}
+	if r.Checkpoint, err = parseCheckpoint(f.checkpoint); err != nil {
+		return err
 	}
 	if f.noWake {
 		r.Wake = new(bool)
