@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -56,7 +57,12 @@ func (g *Gateway) Open(ns *Namespace, id sandbox.ID) (*Link, error) {
 	silence()
 	var fd int
 	err := ns.within(func() (err error) {
-		fd, err = openTAP()
+		if fd, err = openTAP(); err != nil {
+			return err
+		}
+		if err = settle(); err != nil {
+			unix.Close(fd)
+		}
 		return err
 	})
 	if err != nil {

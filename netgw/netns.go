@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -163,6 +164,29 @@ func quietIPv6() error {
 		if err := os.WriteFile(conf+s.name, []byte(s.value), 0); err != nil {
 			return fmt.Errorf("quiet IPv6: %w", err)
 		}
+	}
+	return nil
+}
+
+// settle makes the kernel take note, now, that somebody listens on the TAP of the
+// present thread's namespace. Left to itself it may take a second, and drops what
+// the sandbox sends meanwhile.
+func settle() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("look at the TAP: %w", err)
+	}
+	defer unix.Close(fd)
+	// To ask for the link's state brings it up to date.
+	value := struct{ cmd, data uint32 }{cmd: unix.ETHTOOL_GLINK}
+	req := struct {
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(&value)}
+	copy(req.name[:], device)
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); e != 0 {
+		return fmt.Errorf("look at the TAP: %w", e)
 	}
 	return nil
 }
