@@ -147,7 +147,7 @@ func TestDomains(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	v.do("GET", "/v1/domains/app.example.com", "", 200)
-	v.do("POST", "/v1/domains/app.example.com/verify", "", 501) // this server proves none
+	v.do("POST", "/v1/domains/app.example.com/verify", "", 403)
 	for _, bad := range []string{"example", "-a.example.com", "a..example.com", "*.example.com", "1.2.3.4", "bücher.example", "berth.test", "x.berth.test", "a_b.example.com"} {
 		add(bad, 400)
 	}

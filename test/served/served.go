@@ -67,7 +67,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Engine, err = engine.New(engine.Config{Gateway: s.Gateway, Audit: s.Audit, Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Archive: newArchive(t), Logger: log, Version: "test", SignSecret: []byte(Key), Domain: "berth.test"})
+	s.Engine, err = engine.New(engine.Config{Gateway: s.Gateway, Audit: s.Audit, Credentials: keeping.proxy, Vault: keeping.vault, Quotas: s.Accounts, Drivers: []driver.Driver{drv}, Records: records, Templates: NewTemplates(), Archive: newArchive(t), Logger: log, Version: "test", SignSecret: []byte(Key), Domain: "berth.test", Proofs: proofs{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,4 +227,14 @@ func (t *Templates) Prune(context.Context, func(string) bool) ([]string, error) 
 // preview is the address of a port; nothing answers there.
 func preview(id sandbox.ID, port int) string {
 	return fmt.Sprintf("http://%d-%s.berth.test/", port, id)
+}
+
+// proofs finds proof for the names beneath proved.test.
+type proofs struct{}
+
+func (proofs) Prove(_ context.Context, d sandbox.Domain) error {
+	if strings.HasSuffix(d.Name, ".proved.test") {
+		return nil
+	}
+	return sandbox.Errorf("look for proof", sandbox.Forbidden, "there is none")
 }
