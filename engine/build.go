@@ -77,7 +77,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 	if t, err = b.root(ctx, last); err != nil {
 		return t, err
 	}
-	t.Name, t.Policy, t.Created = req.Name, req.Policy, e.now().UTC().Round(0)
+	t.Name, t.Policy, t.Limits, t.Created = req.Name, req.Policy, req.Limits, e.now().UTC().Round(0)
 	before, err := e.templates.Get(ctx, req.Name)
 	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.Internal {
 		return t, err

@@ -14,8 +14,11 @@ import (
 // build.
 const stepsKept = 7 * 24 * 60 * 60
 
-// stepName is the name of the snapshot of the root after a step.
-func stepSnapshot(key string) string { return "build-" + key[:40] }
+// stepPrefix begins the names of snapshots of roots that builds go on from.
+const stepPrefix = "build-"
+
+// stepSnapshot is the name of the snapshot of the root after a step.
+func stepSnapshot(key string) string { return stepPrefix + key[:40] }
 
 // work makes the sandbox of a stage and does its steps in it, from the last one on
 // that an earlier build has done.
@@ -33,6 +36,10 @@ func (b *building) work(ctx context.Context, s *stage) error {
 		req.Template = s.base.Digest
 	}
 	box, err := b.Create(ctx, req)
+	if sandbox.KindOf(err) == sandbox.NotFound && snapshot != "" { // its root, or it itself, has gone
+		done, req.Snapshot, req.Template = 0, "", s.base.Digest
+		box, err = b.Create(ctx, req)
+	}
 	if err != nil {
 		return err
 	}

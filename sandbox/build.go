@@ -136,7 +136,7 @@ func (c *CopyStep) check() error {
 
 // Staged reports whether the request does more than take a root as it is.
 func (r *BuildRequest) Staged() bool {
-	return len(r.Steps) > 0 || r.Dockerfile != "" || r.Start != "" || strings.HasPrefix(r.From, "template:") || r.From == FromScratch
+	return len(r.Steps) > 0 || r.Dockerfile != "" || r.Start != "" || r.Limits != nil || strings.HasPrefix(r.From, "template:") || r.From == FromScratch
 }
 
 // checkStaged checks what only such a request says.
@@ -157,6 +157,12 @@ func (r *BuildRequest) checkStaged() error {
 		return Errorf(op, Invalid, "ready_seconds is %d, 0 to %d are taken", r.ReadySeconds, MaxReady)
 	case r.Ready != "" && r.Start == "" && r.Dockerfile == "":
 		return &Error{Op: op, Kind: Invalid, Err: errors.New("ready asks for what start has begun"), Hint: "give start too"}
+	}
+	if r.Limits != nil {
+		limits := r.Limits.WithDefaults(DefaultLimits())
+		if err := limits.Check(); err != nil {
+			return err
+		}
 	}
 	if r.Context != "" {
 		if err := CheckContext(r.Context); err != nil {

@@ -226,8 +226,21 @@ func (d *Dialect) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (d *Dialect) templateByAlias(w http.ResponseWriter, r *http.Request) error {
-	name := templateName(r.PathValue("alias"))
+// templatePart serves two routes that a mux cannot tell apart: the tags of a
+// template, and the template of an alias.
+func (d *Dialect) templatePart(w http.ResponseWriter, r *http.Request) error {
+	first, second := r.PathValue("template"), r.PathValue("part")
+	switch {
+	case first == "aliases":
+		return d.templateByAlias(w, r, second)
+	case second == "tags":
+		return d.templateTags(w, r)
+	}
+	return &fault{status: http.StatusNotFound, text: "no route " + r.Method + " " + r.URL.Path}
+}
+
+func (d *Dialect) templateByAlias(w http.ResponseWriter, r *http.Request, alias string) error {
+	name := templateName(alias)
 	t, err := d.engine.Template(r.Context(), name)
 	if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template alias '%s' not found", printable(name)), err: err}

@@ -58,6 +58,11 @@ type Engine interface {
 	Templates(ctx context.Context) ([]sandbox.Template, error)
 	Template(ctx context.Context, name string) (sandbox.Template, error)
 	RemoveTemplate(ctx context.Context, name string) error
+	CopyTemplate(ctx context.Context, from, to string) error
+	StartBuild(ctx context.Context, id string, req sandbox.BuildRequest) (sandbox.Build, error)
+	GetBuild(ctx context.Context, id string, after int) (sandbox.Build, error)
+	PutContext(ctx context.Context, name string, body io.Reader) (digest string, size int64, err error)
+	HasContext(ctx context.Context, name string) (bool, error)
 
 	Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error)
 	Attach(ctx context.Context, id, process string, from sandbox.Offsets) (sandbox.Events, error)

@@ -53,8 +53,15 @@ func (d *Dialect) routes() []route {
 
 		{"GET /templates", d.listTemplates, read},
 		{"GET /v2/templates", d.listTemplates, read},
-		{"GET /templates/aliases/{alias}", d.templateByAlias, read},
+		{"GET /templates/{template}/{part}", d.templatePart, read},
 		{"DELETE /templates/{template}", d.removeTemplate, admin},
+		{"POST /v3/templates", d.newTemplate, admin},
+		{"GET /templates/{template}/files/{hash}", d.buildFiles, admin},
+		{"PUT /uploads/{account}/{hash}", d.uploadFiles, ""},
+		{"POST /v2/templates/{template}/builds/{build}", d.startBuild, admin},
+		{"GET /templates/{template}/builds/{build}/status", d.buildStatus, read},
+		{"POST /templates/tags", d.tagTemplate, admin},
+		{"DELETE /templates/tags", d.untagTemplate, admin},
 	}
 }
 

@@ -102,13 +102,11 @@ func (n *newSandbox) request(timeout int64) (sandbox.CreateRequest, error) {
 	return req, n.reach(&req)
 }
 
-// templateName drops what the server's own names lack: the namespace, and the tag
-// that means none.
+// templateName is the server's own name of what a client calls a template or a
+// snapshot: without a namespace, and with the tag in its place.
 func templateName(id string) string {
-	if i := strings.LastIndexByte(id, '/'); i >= 0 {
-		id = id[i+1:]
-	}
-	return strings.TrimSuffix(id, ":default")
+	name, tag, _ := strings.Cut(strings.ToLower(id[strings.LastIndexByte(id, '/')+1:]), ":")
+	return tagName(name, tag)
 }
 
 // lifetime is a timeout in the engine's words: it counts while the sandbox runs.

@@ -1,0 +1,469 @@
+package e2b
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// newTemplate is the body that asks for a template and a build of it.
+type newTemplate struct {
+	Name     string   `json:"name"`
+	Alias    string   `json:"alias"`
+	Tags     []string `json:"tags"`
+	CPUCount int64    `json:"cpuCount"`
+	MemoryMB int64    `json:"memoryMB"`
+}
+
+// newBuild answers it.
+type newBuild struct {
+	TemplateID string   `json:"templateID"`
+	BuildID    string   `json:"buildID"`
+	Public     bool     `json:"public"`
+	Names      []string `json:"names"`
+	Tags       []string `json:"tags"`
+	Aliases    []string `json:"aliases"`
+}
+
+// buildBody says what a build does.
+type buildBody struct {
+	FromImage    string      `json:"fromImage"`
+	FromTemplate string      `json:"fromTemplate"`
+	Registry     *struct{}   `json:"fromImageRegistry"`
+	StartCmd     string      `json:"startCmd"`
+	ReadyCmd     string      `json:"readyCmd"`
+	Force        bool        `json:"force"`
+	Steps        []buildStep `json:"steps"`
+}
+
+type buildStep struct {
+	Type      string   `json:"type"`
+	Args      []string `json:"args"`
+	FilesHash string   `json:"filesHash"`
+	Force     bool     `json:"force"`
+}
+
+// buildStatus tells how a build goes.
+type buildStatus struct {
+	TemplateID string       `json:"templateID"`
+	BuildID    string       `json:"buildID"`
+	Status     string       `json:"status"`
+	LogEntries []buildLine  `json:"logEntries"`
+	Logs       []string     `json:"logs"`
+	Reason     *buildReason `json:"reason,omitempty"`
+}
+
+type buildLine struct {
+	Timestamp time.Time `json:"timestamp"`
+	Level     string    `json:"level"`
+	Message   string    `json:"message"`
+	Step      string    `json:"step,omitempty"`
+}
+
+type buildReason struct {
+	Message    string      `json:"message"`
+	Step       string      `json:"step,omitempty"`
+	LogEntries []buildLine `json:"logEntries"`
+}
+
+// maxStatusLines is how many lines of a log one status tells.
+const maxStatusLines = 100
+
+// baseImage is the image that clients begin with who name none.
+const baseImage = "e2bdev/base"
+
+// newTemplate settles the name of a template and the id of a build. Nothing is made
+// yet: the id of the build says what is to be remembered until it begins.
+func (d *Dialect) newTemplate(w http.ResponseWriter, r *http.Request) error {
+	var body newTemplate
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	if body.Name == "" {
+		body.Name = body.Alias
+	}
+	name, tag, tagged := strings.Cut(path.Base(body.Name), ":")
+	id := strings.ToLower(name)
+	if tagged {
+		body.Tags = append([]string{tag}, body.Tags...)
+	}
+	if err := sandbox.CheckName(id); err != nil {
+		return err
+	}
+	tags, err := checkTags(body.Tags)
+	if err != nil {
+		return err
+	}
+	if len(tags) == 0 {
+		tags = []string{defaultTag}
+	}
+	out := newBuild{TemplateID: tagName(id, tags[0]), BuildID: newBuildID(body.CPUCount, body.MemoryMB), Public: true,
+		Names: []string{}, Tags: tags, Aliases: []string{id}}
+	for _, tag := range tags {
+		out.Names = append(out.Names, id+":"+tag)
+	}
+	writeJSON(w, http.StatusAccepted, out)
+	return nil
+}
+
+// defaultTag is the tag of a name without one.
+const defaultTag = "default"
+
+var (
+	tagPattern  = regexp.MustCompile(`^[a-z0-9_.-]{1,64}$`)
+	uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+)
+
+func checkTags(all []string) ([]string, error) {
+	out := []string{}
+	for _, tag := range all {
+		tag = strings.ToLower(tag)
+		if !tagPattern.MatchString(tag) || uuidPattern.MatchString(tag) {
+			return nil, invalid(fmt.Sprintf("tag %q: a tag has characters of a-z 0-9 - _ . and is no UUID", printable(tag)))
+		}
+		if !slices.Contains(out, tag) {
+			out = append(out, tag)
+		}
+	}
+	return out, nil
+}
+
+// tagName is the server's own name of a template with a tag.
+func tagName(name, tag string) string {
+	if tag == "" || tag == defaultTag {
+		return name
+	}
+	return name + tagMark + tag
+}
+
+// tagMark stands between a template's name and its tag.
+const tagMark = "__"
+
+// newBuildID draws an id in the form of a UUID, which carries the processors and
+// the memory that its sandboxes are to have.
+func newBuildID(cpu, memory int64) string {
+	var b [16]byte
+	rand.Read(b[:])
+	binary.BigEndian.PutUint16(b[0:], uint16(max(0, min(cpu, 256))))
+	binary.BigEndian.PutUint32(b[2:], uint32(max(0, min(memory, 1<<22))))
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: of a form of our own
+	x := hex.EncodeToString(b[:])
+	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+}
+
+// sizeOf is what newBuildID has put into an id.
+func sizeOf(id string) (l sandbox.Limits) {
+	b, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	if err != nil || len(b) != 16 {
+		return l
+	}
+	l.CPUMilli = int64(binary.BigEndian.Uint16(b[0:])) * 1000
+	l.MemoryBytes = int64(binary.BigEndian.Uint32(b[2:])) << 20
+	return l
+}
+
+// startBuild begins a build.
+func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
+	var body buildBody
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	id := r.PathValue("build")
+	if !uuidPattern.MatchString(id) {
+		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("build '%s' not found", printable(id))}
+	}
+	req, err := body.request(templateName(r.PathValue("template")))
+	if err != nil {
+		return err
+	}
+	if size := sizeOf(id); size != (sandbox.Limits{}) {
+		req.Limits = &size
+	}
+	if _, err := d.engine.StartBuild(r.Context(), id, req); err != nil {
+		return err
+	}
+	writeEmpty(w, http.StatusAccepted)
+	return nil
+}
+
+// request is a build in the engine's words.
+func (b *buildBody) request(name string) (sandbox.BuildRequest, error) {
+	req := sandbox.BuildRequest{Name: name, Force: b.Force, Start: b.StartCmd, Ready: b.ReadyCmd}
+	if b.Registry != nil {
+		return req, unsupported("fromImageRegistry: log in to the registry on the server")
+	}
+	switch {
+	case b.FromTemplate != "" && b.FromImage != "":
+		return req, invalid("fromImage and fromTemplate exclude each other")
+	case b.FromTemplate != "":
+		req.From = "template:" + templateName(b.FromTemplate)
+	case b.FromImage == "" || b.FromImage == baseImage || strings.HasPrefix(b.FromImage, baseImage+":"):
+		req.From = "template:" + sandbox.DefaultTemplate
+	default:
+		req.From = "oci:" + b.FromImage
+	}
+	at := &buildPlace{user: "", dir: defaultDir}
+	for i, s := range b.Steps {
+		step, err := at.step(s)
+		if err != nil {
+			return req, &fault{status: http.StatusBadRequest, text: fmt.Sprintf("step %d: %s", i+1, err)}
+		}
+		req.Steps = append(req.Steps, step)
+		req.Force = req.Force || s.Force
+	}
+	if len(req.Steps) == 0 && req.Start == "" { // a build has something to do
+		req.Steps = []sandbox.BuildStep{{Env: map[string]string{"E2B_TEMPLATE": name}, Text: "base"}}
+	}
+	return req, nil
+}
+
+// buildPlace is where a step stands: who runs it, and in which folder.
+type buildPlace struct{ user, dir string }
+
+func (p *buildPlace) step(s buildStep) (sandbox.BuildStep, error) {
+	arg := func(i int) string {
+		if i < len(s.Args) {
+			return s.Args[i]
+		}
+		return ""
+	}
+	out := sandbox.BuildStep{Text: s.Type + " " + strings.Join(s.Args, " ")}
+	if len(out.Text) > 200 {
+		out.Text = out.Text[:200] + "..."
+	}
+	switch s.Type {
+	case "RUN":
+		out.Run = &sandbox.RunStep{Argv: []string{"/bin/bash", "-l", "-c", arg(0)}, User: arg(1)}
+	case "COPY":
+		out.Copy = &sandbox.CopyStep{Sources: []string{arg(0)}, To: p.absolute(arg(1)), From: s.FilesHash, Owner: arg(2)}
+		if text := arg(3); text != "" {
+			n, err := strconv.ParseUint(text, 8, 32)
+			if err != nil {
+				return out, fmt.Errorf("mode %q is not octal", printable(text))
+			}
+			mode := uint32(n)
+			out.Copy.Mode = &mode
+		}
+	case "ENV":
+		if len(s.Args)%2 != 0 || len(s.Args) == 0 {
+			return out, fmt.Errorf("ENV takes names and values in pairs")
+		}
+		out.Env = map[string]string{}
+		for i := 0; i < len(s.Args); i += 2 {
+			out.Env[s.Args[i]] = s.Args[i+1]
+		}
+	case "WORKDIR":
+		p.dir = path.Clean(p.absolute(arg(0)))
+		out.Workdir = p.dir
+	case "USER":
+		p.user, out.User = arg(0), arg(0)
+	default:
+		return out, fmt.Errorf("the type %q is not known", printable(s.Type))
+	}
+	return out, out.Check()
+}
+
+// absolute keeps the slash at the end, which means a folder.
+func (p *buildPlace) absolute(to string) string {
+	if strings.HasPrefix(to, "/") {
+		return to
+	}
+	abs := path.Join(p.dir, to)
+	if to == "" || to == "." || strings.HasSuffix(to, "/") || strings.HasSuffix(to, "/.") {
+		abs += "/"
+	}
+	return abs
+}
+
+// buildStatus tells how a build goes. One that was announced and not begun waits.
+func (d *Dialect) buildStatus(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("build")
+	out := buildStatus{TemplateID: r.PathValue("template"), BuildID: id, Status: "waiting", LogEntries: []buildLine{}, Logs: []string{}}
+	offset := 0
+	if text := r.URL.Query().Get("logsOffset"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return invalid("logsOffset counts entries")
+		}
+		offset = n
+	}
+	b, err := d.engine.GetBuild(r.Context(), id, offset)
+	if sandbox.KindOf(err) == sandbox.NotFound && uuidPattern.MatchString(id) {
+		writeJSON(w, http.StatusOK, out)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out.Status = map[sandbox.BuildState]string{sandbox.BuildWaiting: "waiting", sandbox.BuildRunning: "building",
+		sandbox.BuildReady: "ready", sandbox.BuildFailed: "error"}[b.State]
+	for _, line := range b.Lines[:min(len(b.Lines), maxStatusLines)] {
+		out.LogEntries = append(out.LogEntries, buildLine{Timestamp: line.Time, Level: "info", Message: line.Text})
+	}
+	if b.State == sandbox.BuildFailed {
+		out.Reason = reasonOf(&b)
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func reasonOf(b *sandbox.Build) *buildReason {
+	reason := &buildReason{Message: b.Error, LogEntries: []buildLine{}}
+	if b.FailedStep > 0 {
+		reason.Step = strconv.Itoa(b.FailedStep)
+	}
+	if b.Hint != "" {
+		reason.Message += " (" + b.Hint + ")"
+	}
+	return reason
+}
+
+// buildFiles says whether the files of a copy are there, and where they go.
+func (d *Dialect) buildFiles(w http.ResponseWriter, r *http.Request) error {
+	hash := strings.ToLower(r.PathValue("hash"))
+	ok, err := d.engine.HasContext(r.Context(), hash)
+	if err != nil {
+		return err
+	}
+	c, err := sandbox.CallerOf(r.Context())
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(uploadTime).Unix()
+	url := fmt.Sprintf("%s/uploads/%s/%s?expires=%d&token=%s", d.self(r), c.Account, hash, until, d.uploadToken(c.Account, hash, until))
+	writeJSON(w, http.StatusCreated, map[string]any{"present": ok, "url": url})
+	return nil
+}
+
+// uploadTime is how long a URL for an upload serves.
+const uploadTime = time.Hour
+
+func (d *Dialect) uploadToken(account, hash string, until int64) string {
+	return d.derive(fmt.Sprintf("upload %s %s %d", account, hash, until), "")
+}
+
+// self is the address of the control API, as the client reaches it.
+func (d *Dialect) self(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	prefix := Prefix
+	if hostOf(r) == "api."+d.domain {
+		prefix = ""
+	}
+	return scheme + "://" + r.Host + prefix
+}
+
+// uploadFiles takes the files of a copy. The URL itself is the permission.
+func (d *Dialect) uploadFiles(w http.ResponseWriter, r *http.Request) error {
+	account, hash, q := r.PathValue("account"), r.PathValue("hash"), r.URL.Query()
+	until, err := strconv.ParseInt(q.Get("expires"), 10, 64)
+	if err != nil || !same(q.Get("token"), d.uploadToken(account, hash, until)) || time.Now().Unix() > until {
+		return &fault{status: http.StatusForbidden, text: "the URL is not valid, or no longer: ask for another"}
+	}
+	ctx := sandbox.WithCaller(r.Context(), sandbox.Caller{Account: account, Key: "upload", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
+	if _, _, err := d.engine.PutContext(ctx, hash, r.Body); err != nil {
+		return err
+	}
+	writeEmpty(w, http.StatusNoContent)
+	return nil
+}
+
+// tagTemplate gives a template more tags.
+func (d *Dialect) tagTemplate(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Target string   `json:"target"`
+		Tags   []string `json:"tags"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	tags, err := checkTags(body.Tags)
+	if err != nil {
+		return err
+	}
+	t, err := d.template(r, body.Target)
+	if err != nil {
+		return err
+	}
+	name, _, _ := strings.Cut(t.Name, tagMark)
+	for _, tag := range tags {
+		if err := d.engine.CopyTemplate(r.Context(), t.Name, tagName(name, tag)); err != nil {
+			return err
+		}
+	}
+	writeJSON(w, http.StatusCreated, map[string]any{"buildID": templateOf(t).BuildID, "tags": tags})
+	return nil
+}
+
+func (d *Dialect) template(r *http.Request, name string) (sandbox.Template, error) {
+	t, err := d.engine.Template(r.Context(), templateName(name))
+	if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
+		return t, &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name)), err: err}
+	}
+	return t, err
+}
+
+// untagTemplate takes tags from a template.
+func (d *Dialect) untagTemplate(w http.ResponseWriter, r *http.Request) error {
+	var body struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	name := templateName(body.Name)
+	for _, tag := range body.Tags {
+		err := d.engine.RemoveTemplate(r.Context(), tagName(name, strings.ToLower(tag)))
+		if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
+			return &fault{status: http.StatusNotFound, text: fmt.Sprintf("tag '%s' of template '%s' not found", printable(tag), printable(name)), err: err}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	writeEmpty(w, http.StatusNoContent)
+	return nil
+}
+
+// templateTags lists the tags of a template.
+func (d *Dialect) templateTags(w http.ResponseWriter, r *http.Request) error {
+	name := templateName(r.PathValue("template"))
+	all, err := d.engine.Templates(r.Context())
+	if err != nil {
+		return err
+	}
+	type entry struct {
+		Tag       string    `json:"tag"`
+		BuildID   string    `json:"buildID"`
+		CreatedAt time.Time `json:"createdAt"`
+	}
+	out := []entry{}
+	for _, t := range all {
+		base, tag, tagged := strings.Cut(t.Name, tagMark)
+		if base != name {
+			continue
+		}
+		if !tagged {
+			tag = defaultTag
+		}
+		out = append(out, entry{tag, templateOf(t).BuildID, t.Created})
+	}
+	if len(out) == 0 {
+		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name))}
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}

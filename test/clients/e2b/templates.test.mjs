@@ -1,0 +1,55 @@
+import { test } from 'node:test'
+import assert from 'node:assert/strict'
+import { mkdtempSync, mkdirSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Sandbox, Template, waitForPort } from 'e2b'
+import { box } from './setup.mjs'
+
+const name = 'built-' + Date.now()
+const dir = mkdtempSync(join(tmpdir(), 'context-'))
+mkdirSync(join(dir, 'src'))
+writeFileSync(join(dir, 'src', 'app.py'), 'print("from the context")\n')
+
+const recipe = () => Template({ fileContextPath: dir })
+  .fromBaseImage()
+  .setEnvs({ STAGE: 'test' })
+  .copy('src', '/opt/app/')
+  .setWorkdir('/opt/app')
+  .runCmd('python3 app.py > out.txt && echo $STAGE >> out.txt && whoami >> out.txt')
+
+test('a template is built, and its steps are kept', async () => {
+  const logs = []
+  const built = await Template.build(recipe(), name, { cpuCount: 1, memoryMB: 512, onBuildLogs: (l) => logs.push(l.message) })
+  assert.ok(built.templateId && built.buildId)
+  assert.ok(logs.some((m) => m.includes('RUN')), 'the log tells of the steps')
+  assert.equal(await Template.exists(name), true)
+  const sbx = await box({}, name)
+  assert.equal(await sbx.files.read('/opt/app/out.txt'), 'from the context\ntest\nroot\n')
+  assert.equal((await sbx.commands.run('echo $STAGE')).stdout, 'test\n')
+  assert.equal((await sbx.getInfo()).memoryMB, 512)
+  await Template.build(recipe(), name, { memoryMB: 512 })
+})
+
+test('what it starts runs in every sandbox', async () => {
+  const started = Template().fromTemplate(name).setStartCmd('python3 -m http.server 8123', waitForPort(8123))
+  await Template.build(started, name + '-started')
+  const sbx = await box({}, name + '-started')
+  assert.match((await sbx.commands.run('curl -s localhost:8123')).stdout, /Directory listing/)
+})
+
+test('tags', async () => {
+  await Template.assignTags(name, ['v1', 'stable'])
+  assert.deepEqual((await Template.getTags(name)).map((t) => t.tag).sort(), ['default', 'stable', 'v1'])
+  const sbx = await box({}, `${name}:v1`)
+  assert.equal(await sbx.files.exists('/opt/app/app.py'), true)
+  await sbx.kill()
+  await Template.removeTags(name, ['v1'])
+  await assert.rejects(Sandbox.create(`${name}:v1`))
+})
+
+test('a build that fails says where', async () => {
+  const broken = Template().fromBaseImage().runCmd('echo fine').runCmd('exit 9')
+  await assert.rejects(Template.build(broken, name + '-broken'), /code 9/)
+  assert.equal(await Template.exists(name + '-broken'), false)
+})
