@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/blob/s3"
 	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -68,18 +70,21 @@ func (f *archiveFlags) open(ctx context.Context, data string) (*snapshot.Shelf, 
 }
 
 func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, error) {
-	if !strings.HasPrefix(f.blobs, "s3:") {
-		dir := f.blobs
-		if dir == "" {
-			dir = filepath.Join(data, blobsDir)
-		}
-		return blobdisk.Open(dir)
+	if f.blobs == "" {
+		return blobdisk.Open(filepath.Join(data, blobsDir))
 	}
-	c, err := s3.ParseURL(f.blobs)
+	// Blobs that no record here names are removed: they must be nobody else's.
+	id, err := serverID(data)
 	if err != nil {
 		return nil, err
 	}
-	id, err := serverID(data)
+	if !strings.HasPrefix(f.blobs, "s3:") {
+		if err := claimFolder(f.blobs, id); err != nil {
+			return nil, err
+		}
+		return blobdisk.Open(f.blobs)
+	}
+	c, err := s3.ParseURL(f.blobs)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +92,32 @@ func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, 
 	if err != nil {
 		return nil, err
 	}
-	// Blobs that no record here names are removed: they must be nobody else's.
 	return s, s.Claim(ctx, id)
+}
+
+// claimFolder takes a folder of blobs for a server, who may claim it again.
+func claimFolder(dir, id string) error {
+	path := filepath.Join(dir, "owner")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return dataError(dir, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = f.WriteString(id + "\n")
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return dataError(path, err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return dataError(path, err)
+	}
+	if owner := strings.TrimSpace(string(b)); owner != id {
+		return &sandbox.Error{Op: "claim blobs", Kind: sandbox.Conflict, Err: fmt.Errorf("%s belongs to another server, %.80q", dir, owner),
+			Hint: "give each server a folder of its own; if the other is gone for good, remove " + path}
+	}
+	return nil
 }
 
 // serverID names this data directory for ever.

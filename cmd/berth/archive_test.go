@@ -1,0 +1,31 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// TestFolderOfBlobsHasOneOwner: two servers on one folder would sweep each other's.
+func TestFolderOfBlobsHasOneOwner(t *testing.T) {
+	blobs := filepath.Join(t.TempDir(), "deep", "blobs")
+	mine, others := t.TempDir(), t.TempDir()
+	f := &archiveFlags{blobs: blobs, cache: defaultCache}
+	for range 2 {
+		if _, err := f.open(t.Context(), mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := f.open(t.Context(), others)
+	if sandbox.KindOf(err) != sandbox.Conflict || sandbox.HintOf(err) == "" {
+		t.Errorf("another server: %v", err)
+	}
+	for what, bad := range map[string]archiveFlags{
+		"a bucket with a password": {blobs: "s3://key:secret@bucket", cache: defaultCache}, "no size": {cache: "much"},
+	} {
+		if _, err := bad.open(t.Context(), mine); sandbox.KindOf(err) != sandbox.Invalid || sandbox.HintOf(err) == "" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
