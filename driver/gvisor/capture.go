@@ -77,12 +77,7 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 	if err := m.room(dir, keep); err != nil {
 		return err
 	}
-	if keep == driver.KeepMemory {
-		err = m.captureMemory(ctx, &img)
-	} else {
-		_, err = m.shoot(ctx, &img, newStages())
-	}
-	if err != nil {
+	if _, err := m.shoot(ctx, &img, newStages()); err != nil {
 		return err
 	}
 	if err := img.measure(); err != nil {
@@ -94,28 +89,6 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 		}
 	}
 	return img.write(dir)
-}
-
-// captureMemory writes the memory to the host's own first, if that has room: the
-// machine stands still for a shorter time.
-func (m *machine) captureMemory(ctx context.Context, img *image) error {
-	s, err := m.newScratch()
-	if err != nil {
-		return err
-	}
-	if s == nil {
-		_, err := m.shoot(ctx, img, newStages())
-		return err
-	}
-	defer s.close()
-	final := img.engine
-	img.engine = s.path()
-	_, err = m.shoot(ctx, img, newStages())
-	img.engine = final
-	if err != nil {
-		return err
-	}
-	return cloneFolder(final, s.path())
 }
 
 // CaptureSaved implements driver.Snapshotter.
@@ -189,9 +162,9 @@ func readSaved(b []byte) (saved, error) {
 // newScratch is a scratch for the machine's memory; nil if the host's has no
 // room for it.
 func (m *machine) newScratch() (*scratch, error) {
-	need, err := m.group.memoryUse()
+	need, err := m.toWrite()
 	if err != nil {
-		return nil, m.usageError(err)
+		return nil, err
 	}
 	return newScratch(need)
 }
@@ -253,7 +226,7 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time
 		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
 	}
 	pause = time.Since(began)
-	if err == nil && img.about.Keep == driver.KeepMemory {
+	if err == nil && img.about.Keep == driver.KeepMemory && img.left == nil {
 		defer st.step("write")()
 		err = m.finish(files)
 	}
@@ -299,7 +272,10 @@ func (m *machine) openFiles(img *image) (f files, err error) {
 	if err := os.MkdirAll(img.engine, 0o700); err != nil {
 		return nil, err
 	}
-	names := []string{stateName, pagesMetaName, pagesName, coldIndexName, coldName}
+	names := []string{stateName, pagesMetaName, pagesName, coldIndexName}
+	if img.left == nil {
+		names = append(names, coldName)
+	}
 	if img.about.Keep == driver.KeepDisk {
 		names = []string{checkpointfiles.FSCheckpointManifestFileName, checkpointfiles.FSCheckpointMultiTarFileName, pagesMetaName, pagesName}
 	}
@@ -322,6 +298,9 @@ func (m *machine) openFiles(img *image) (f files, err error) {
 		if err := makeRoom(one, noteRoom); err != nil {
 			return f, err
 		}
+	}
+	if img.left != nil {
+		return append(f, img.left.lease), img.left.link(img.engine)
 	}
 	return f, nil
 }

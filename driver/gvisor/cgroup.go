@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -168,6 +169,23 @@ func (g *group) setMemory(memory int64) error {
 		return nil
 	}
 	return writeIfThere(m, "memory.memsw.limit_in_bytes", memory)
+}
+
+// growMemory raises the group's limit of memory, if it has one.
+func (g *group) growMemory(by int64) error {
+	file := "memory.limit_in_bytes"
+	if g.of.memory.unified {
+		file = "memory.max"
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir(g.of.memory), file))
+	if err != nil {
+		return err
+	}
+	now, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil || now > math.MaxInt64-by {
+		return nil // "max"
+	}
+	return g.setMemory(now + by)
 }
 
 // delegate lets the groups beneath parent use the controllers (version 2).

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,13 +55,20 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 		defer s.close()
 		img.engine = s.path()
 	}
+	frozen, err := m.leaveFor(&img)
+	if err != nil {
+		return f, err
+	}
+	if img.left != nil {
+		defer img.left.close()
+	}
 	l := m.driver.newLitter(ctx, specs, img, trace)
 	l.each(func(c *child) error { return c.enshell(ctx) })
 	if l.empty() {
 		return driver.Forks{Each: l.forked}, nil
 	}
-	if f.Pause, err = m.shoot(ctx, &img, trace); err == nil {
-		err = img.measure()
+	if f.Pause, err = m.shoot(ctx, &img, trace); err == nil && img.left != nil {
+		err = m.ifAlive(m.widen(frozen))
 	}
 	if err != nil {
 		l.each(func(*child) error { return err })
@@ -69,6 +77,20 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 	l.hatch(ctx, img)
 	f.Each = l.forked
 	return f, nil
+}
+
+// leaveFor lets an image's children read the machine's memory where it is, if it
+// does not lie in too many files already. It returns how much of it is kept for
+// others before.
+func (m *machine) leaveFor(img *image) (frozen int64, err error) {
+	if img.left, err = m.leave(); err != nil || img.left == nil {
+		return 0, err
+	}
+	f, err := m.memoryFiles()
+	if err != nil {
+		err = errors.Join(err, img.left.close())
+	}
+	return f.Frozen, err
 }
 
 // ForkSaved implements driver.Forker.

@@ -31,6 +31,7 @@ type image struct {
 	engine string // folder of what the engine wrote: memory, or the tree of the layer's names
 	layer  string // file
 	guest  string // file of the guest's image; "" with KeepDisk
+	left   *left  // private memory that is not in engine, but only named there
 }
 
 // inner is what an image's children need to know and nobody else may.

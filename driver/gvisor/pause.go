@@ -82,8 +82,8 @@ func (m *machine) room(dir string, keep driver.Keep) error {
 	need := int64(0)
 	if keep == driver.KeepMemory {
 		var err error
-		if need, err = m.group.memoryUse(); err != nil {
-			return m.usageError(err)
+		if need, err = m.toWrite(); err != nil {
+			return err
 		}
 	}
 	var st unix.Statfs_t

@@ -24,12 +24,17 @@ func (d *Driver) Resize(_ context.Context, dm driver.Machine, l sandbox.Limits) 
 	if err != nil {
 		return m.usageError(err)
 	}
+	f, err := m.memoryFiles()
+	if err != nil {
+		return fault(op, m.id, err)
+	}
+	used -= f.Frozen // which is not the sandbox's fault
 	if used > l.MemoryBytes {
 		return &sandbox.Error{Op: op, Kind: sandbox.Exhausted, ID: m.id, Err: fmt.Errorf("%d MiB are in use, more than %d", used>>20, l.MemoryBytes>>20),
 			Hint: "end what uses the memory, then resize"}
 	}
 	// The wall is moved out before the limit, and in after it.
-	if err := m.group.setMemory(wall(l)); err != nil {
+	if err := m.group.setMemory(wall(l) + f.Frozen); err != nil {
 		return m.usageError(err)
 	}
 	if err := m.limitMemory(l.MemoryBytes); err != nil {
