@@ -171,8 +171,8 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 		LowDisk: e.LowDisk, Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
 	askEngine(measures, e)
 	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, book.EnterDigits), Secret: secret, Logger: log})
-	handler, door := in.doors(e, f.domain, doors(a, compatible), log)
-	h.handler, h.streams, h.endless = handler, a.Close, door.Close
+	handler, door := in.doors(e, f.domain, a, log)
+	h.handler, h.streams, h.endless = doors(handler, compatible), a.Close, door.Close
 	return h, nil
 }
 

@@ -21,6 +21,7 @@ import (
 const ownMetadata = "e2b:"
 
 const (
+	metaMade     = ownMetadata + "made"     // "true": it was made here
 	metaInsecure = ownMetadata + "insecure" // "true": the guest's services ask for no token
 	metaPrivate  = ownMetadata + "private"  // "true": ports ask for a token
 	metaHost     = ownMetadata + "host"     // the Host that requests to ports get

@@ -127,8 +127,22 @@ func (d *Dialect) Claims(r *http.Request) bool {
 	if host == "api."+d.domain {
 		return true
 	}
-	port, _, ok := splitHost(host)
-	return ok && (port == guestPort || port == kernelPort) || d.unnamedFile(r)
+	return d.unnamedFile(r) || d.ownHost(r, host)
+}
+
+// ownHost reports whether a host's name means a port that is served here: one of
+// the guest's, or any of a sandbox that was made here, where ports are open to all
+// unless its maker said otherwise.
+func (d *Dialect) ownHost(r *http.Request, host string) bool {
+	port, id, ok := splitHost(host)
+	switch {
+	case !ok || !strings.HasSuffix(host, "."+d.domain):
+		return false
+	case port == guestPort || port == kernelPort:
+		return true
+	}
+	s, err := d.engine.Get(sandbox.WithCaller(r.Context(), sandbox.Operator()), id)
+	return err == nil && s.Metadata[metaMade] == "true"
 }
 
 // ServeHTTP serves what Claims has claimed.

@@ -70,7 +70,7 @@ func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) er
 
 // request is the create in the engine's words.
 func (n *newSandbox) request(timeout int64) (sandbox.CreateRequest, error) {
-	req := sandbox.CreateRequest{Template: templateName(n.TemplateID), Env: n.EnvVars, Metadata: map[string]string{}}
+	req := sandbox.CreateRequest{Template: templateName(n.TemplateID), Env: n.EnvVars, Metadata: map[string]string{metaMade: "true"}}
 	if n.TemplateID == "" {
 		return req, invalid("templateID is required")
 	}

@@ -215,12 +215,14 @@ func Packages(t *testing.T, dir string) string {
 	return kept
 }
 
-// Node runs the test files of dir (*.test.mjs; BERTH_TEST_FILES names some alone,
-// with spaces between) under Node's own test runner, with the packages of its
-// package-lock.json, and fails the test with what they print if one fails.
-func Node(t *testing.T, dir string, env []string) {
+// Node runs test files of dir (none given: all that are *.test.mjs; BERTH_TEST_FILES
+// names others, with spaces between) under Node's own test runner, with the packages
+// of its package-lock.json, and fails the test with what they print if one fails.
+func Node(t *testing.T, dir string, env []string, files ...string) {
 	t.Helper()
-	files := strings.Fields(os.Getenv("BERTH_TEST_FILES"))
+	if only := strings.Fields(os.Getenv("BERTH_TEST_FILES")); len(only) > 0 {
+		files = only
+	}
 	if len(files) == 0 {
 		all, err := filepath.Glob(filepath.Join(dir, "*.test.mjs"))
 		if err != nil {

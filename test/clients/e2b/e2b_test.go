@@ -2,6 +2,8 @@
 package e2b
 
 import (
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,8 +14,34 @@ import (
 func TestPlainHTTP(t *testing.T) {
 	s := rig.Start(t)
 	rig.Node(t, ".", []string{
-		"E2B_API_KEY=e2b_" + strings.TrimPrefix(s.Key, "berth_"),
+		"E2B_API_KEY=" + key(s),
 		"E2B_API_URL=" + s.URL + "/e2b",
 		"E2B_SANDBOX_URL=" + s.URL,
 	})
+}
+
+// TestByDomain is the way of clients that are told the server's domain alone.
+func TestByDomain(t *testing.T) {
+	address := free(t)
+	s := rig.Start(t, "--https-listen", address)
+	_, port, _ := net.SplitHostPort(address)
+	rig.Node(t, ".", []string{
+		"E2B_API_KEY=" + key(s),
+		"E2B_DOMAIN=berth.localhost:" + port,
+		"NODE_EXTRA_CA_CERTS=" + filepath.Join(s.Data, "ca.pem"),
+		"NODE_OPTIONS=--import=./resolve.mjs",
+	}, "ports.test.mjs", "files.test.mjs", "commands.test.mjs")
+}
+
+func key(s *rig.Server) string { return "e2b_" + strings.TrimPrefix(s.Key, "berth_") }
+
+// free is an address of this machine that nobody listens on now.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
