@@ -68,7 +68,7 @@ func TestPass(t *testing.T) {
 func FuzzCheck(f *testing.F) {
 	s := pass.New(secret, at(noon))
 	text, _ := sign(f, s)
-	f.Add(text, 0, byte(1))
+	f.Add(text[:20], 30, byte(1)) // not the whole: each worker signs another
 	f.Add("bpt_", 3, byte(0))
 	f.Fuzz(func(t *testing.T, in string, place int, flip byte) {
 		b := []byte(text)
