@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/audit"
 	"github.com/berth-dev/berth/netgw"
@@ -34,7 +35,11 @@ func (f *egressFlags) config() (netgw.Config, error) {
 	if f.flows < 1 || f.flows > 1<<16 {
 		return c, usage("take 1 to 65536", "--egress-connections is %d", f.flows)
 	}
-	c.Total = max(16<<10, 4*f.flows)
+	var err error
+	if c.Total, err = openTotal(); err != nil {
+		return c, err
+	}
+	c.Flows = min(f.flows, c.Total)
 	for _, l := range []struct {
 		from []string
 		to   *[]netip.Prefix
@@ -59,6 +64,16 @@ func (f *egressFlags) config() (netgw.Config, error) {
 		c.Resolvers = append(c.Resolvers, a)
 	}
 	return c, nil
+}
+
+// openTotal is how many connections all sandboxes may have open: each takes a
+// descriptor, and half of those that the server may have are for everything else.
+func openTotal() (int, error) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 0, &sandbox.Error{Op: "find the limit of open files", Kind: sandbox.Internal, Err: err}
+	}
+	return int(max(64, min(l.Cur/2, 64<<10))), nil
 }
 
 // openAudit opens the audit beneath a data directory.
