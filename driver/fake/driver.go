@@ -37,7 +37,8 @@ type Config struct {
 
 // Driver makes machines that isolate nothing.
 type Driver struct {
-	dir string
+	census census
+	dir    string
 
 	mu     sync.Mutex
 	closed bool

@@ -199,7 +199,7 @@ func checkState(id sandbox.ID, b []byte) error {
 // Usage sums up the marked processes and the folder.
 func (m *machine) Usage(ctx context.Context) (driver.Usage, error) {
 	var u driver.Usage
-	for _, p := range marked(m.id) {
+	for _, p := range m.d.census.processes(m.id) {
 		cpu, memory := p.usage()
 		u.CPU += cpu
 		u.MemoryBytes += memory
