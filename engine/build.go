@@ -68,6 +68,7 @@ func keyOf(parts ...any) string {
 // construct builds a template in steps. What it needed is gone when it returns,
 // but for snapshots that spare the next build the same steps.
 func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say func(sandbox.Progress)) (t sandbox.Template, err error) {
+	ctx = withBuild(ctx)
 	b := &building{Engine: e, req: req, say: say}
 	defer func() { err = errors.Join(err, b.clear(ctx)) }()
 	if err := b.plan(ctx); err != nil {
@@ -105,6 +106,14 @@ func (e *Engine) dropStarted(ctx context.Context, t sandbox.Template) error {
 	}
 	return err
 }
+
+type buildKey struct{}
+
+// withBuild marks the sandboxes that are made with a context: a server that finds
+// them when it starts removes them.
+func withBuild(ctx context.Context) context.Context { return context.WithValue(ctx, buildKey{}, true) }
+
+func forBuild(ctx context.Context) bool { return ctx.Value(buildKey{}) != nil }
 
 // plan settles the stages and the keys of their steps.
 func (b *building) plan(ctx context.Context) error {

@@ -42,6 +42,7 @@ func (e *Engine) Create(ctx context.Context, req sandbox.CreateRequest) (_ sandb
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}
+	s.Build = forBuild(ctx)
 	if err := e.descend(ctx, s, sh); err != nil {
 		return sandbox.Sandbox{}, fail(op, "", err)
 	}

@@ -132,6 +132,11 @@ func (e *Engine) resume(ctx context.Context) ([]*stored, error) {
 }
 
 func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
+	if s.Build { // the build ended with the server
+		err := e.remove(ctx, s.ID, "its build was cut short", nil)
+		s.State = sandbox.Deleted
+		return err
+	}
 	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ type stored struct {
 	KeepUntil time.Time `json:"keep_until,omitzero"` // not idle before then
 	Trust     *trust    `json:"trust,omitempty"`     // what its programs were given to trust
 
+	Build  bool          `json:"build,omitempty"`  // a template's build works in it, and ends it
 	Shares map[int]share `json:"shares,omitempty"` // by port; one that is not there is as at first
 
 	Safe   sandbox.ID `json:"safe,omitempty"` // its last checkpoint

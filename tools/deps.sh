@@ -8,6 +8,7 @@ command -v mkfs.erofs >/dev/null || need+=(erofs-utils)
 command -v gcc        >/dev/null || need+=(gcc libc6-dev)   # the race detector
 command -v git        >/dev/null || need+=(git)
 command -v jq         >/dev/null || need+=(jq)
+command -v npm        >/dev/null || need+=(nodejs npm)       # published clients, as they are
 command -v mkfs.xfs   >/dev/null || need+=(xfsprogs)         # the store of layers
 [ -f /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 if [ ${#need[@]} -gt 0 ]; then

@@ -104,6 +104,7 @@ type Dialect struct {
 	control  http.Handler
 	guest    http.Handler // the services of the guest port
 	watchers watchers
+	known    known
 }
 
 // New returns a Dialect.
@@ -142,7 +143,11 @@ func (d *Dialect) ownHost(r *http.Request, host string) bool {
 		return true
 	}
 	s, err := d.engine.Get(sandbox.WithCaller(r.Context(), sandbox.Operator()), id)
-	return err == nil && s.Metadata[metaMade] == "true"
+	if err == nil && s.Metadata[metaMade] == "true" {
+		d.known.add(s.ID)
+		return true
+	}
+	return sandbox.KindOf(err) == sandbox.NotFound && d.known.has(sandbox.ID(id))
 }
 
 // ServeHTTP serves what Claims has claimed.

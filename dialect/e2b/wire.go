@@ -158,6 +158,7 @@ const envdVersion = "0.6.13"
 const clientID = "berth"
 
 func (d *Dialect) created(s sandbox.Sandbox) createdSandbox {
+	d.known.add(s.ID)
 	out := createdSandbox{SandboxID: string(s.ID), TemplateID: s.Template, Alias: s.Template, ClientID: clientID, EnvdVersion: envdVersion}
 	if d.secure(&s) {
 		out.EnvdAccessToken = d.accessToken(s.ID)
