@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/blob"
 	"github.com/berth-dev/berth/blob/disk"
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/blob/s3/s3test"
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/snapshot"
@@ -332,7 +333,7 @@ func TestEveryStepFails(t *testing.T) {
 	dir := sample(t)
 	full := sandbox.Errorf("put blob", sandbox.Exhausted, "the disk is full")
 	for n := 0; ; n++ {
-		_, b := onDisk(t, t.TempDir())
+		b := &memory.Store{}
 		f := &failing{Store: b, left: n, err: full}
 		s := newStore(t, f)
 		saved, err := s.Save(t.Context(), dir, about)
@@ -413,7 +414,7 @@ func TestOpen(t *testing.T) {
 	for i := range 4 {
 		readers.Go(func() {
 			rnd := rand.New(rand.NewPCG(1, uint64(i)))
-			for range 200 {
+			for range 40 {
 				at := rnd.Int64N(size)
 				b := make([]byte, rnd.IntN(2*chunk))
 				n, err := r.ReadAt(b, at)
@@ -437,7 +438,7 @@ func TestOpen(t *testing.T) {
 // TestStream keeps a stream, and the same with something put into its midst.
 func TestStream(t *testing.T) {
 	s, _ := onDisk(t, t.TempDir())
-	first := append(noise(7, 20<<20), make([]byte, 10<<20)...)
+	first := append(noise(7, 12<<20), make([]byte, 5<<20)...)
 	second := append(append(bytes.Clone(first[:5<<20]), "inserted"...), first[5<<20:]...)
 	var added []int64
 	for _, b := range [][]byte{first, second, {}} {

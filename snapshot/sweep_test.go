@@ -106,7 +106,7 @@ func TestSweepsAmongSaves(t *testing.T) {
 	for i := range 4 {
 		savers.Go(func() {
 			dir := t.TempDir()
-			for n := range 12 {
+			for n := range 6 {
 				write(t, filepath.Join(dir, "f"), 4*chunk, part{0, noise(uint64(n%3), 2*chunk)}, part{3 * chunk, noise(uint64(100+(i+n)%4), chunk)})
 				saved, err := s.Save(t.Context(), dir, about)
 				if err != nil {
