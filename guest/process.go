@@ -33,7 +33,7 @@ type process struct {
 	pumps  []*pump
 
 	timedOut atomic.Bool
-	loose    atomic.Bool // it outlives its stream, detached or not: its machine was copied
+	loose    atomic.Bool   // it outlives its stream, detached or not: its machine was copied
 	done     chan struct{} // closed when the exit is known and all output kept
 
 	mu    sync.Mutex
