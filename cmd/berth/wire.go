@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/account"
 	"github.com/berth-dev/berth/api"
+	"github.com/berth-dev/berth/audit"
 	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/dialect/e2b"
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/image"
 	"github.com/berth-dev/berth/meter"
+	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/record/bolt"
 	"github.com/berth-dev/berth/sandbox"
@@ -59,6 +61,22 @@ type part struct {
 // a part that hangs must not keep the server from ending.
 const closeLimit = 30 * time.Second
 
+// ground is the mechanisms of a server, which the engine stands on.
+type ground struct {
+	records   *bolt.Store
+	audit     *audit.Log
+	keeping   *secretKeeping
+	gateway   *netgw.Gateway
+	driver    driver.Driver
+	templates *image.Store
+	contexts  *blobdisk.Store
+	archive   engine.Archive
+	book      *account.Book
+	sums      *meter.Book
+	measures  *metrics.Registry
+	secret    []byte // signs URLs and tokens
+}
+
 // openHouse opens the parts from the ground up. A failure closes those that
 // are open.
 func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress, log *slog.Logger) (_ *house, err error) {
@@ -68,85 +86,99 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 			err = errors.Join(err, h.close())
 		}
 	}()
-	records, err := bolt.Open(filepath.Join(data, recordsFile))
+	g := &ground{}
+	if err := h.openOutward(ctx, f, data, g, log); err != nil {
+		return nil, err
+	}
+	if err := h.openStores(ctx, f, data, g, log); err != nil {
+		return nil, err
+	}
+	e, err := h.openEngine(ctx, f, data, g, log)
 	if err != nil {
 		return nil, err
 	}
-	h.parts = append(h.parts, part{"records", records.Close})
+	h.openDoors(f, key, in, g, e, log)
+	return h, nil
+}
+
+// openOutward opens the records, and what stands between sandboxes and the outside.
+func (h *house) openOutward(ctx context.Context, f *serveFlags, data string, g *ground, log *slog.Logger) (err error) {
+	if g.records, err = bolt.Open(filepath.Join(data, recordsFile)); err != nil {
+		return err
+	}
+	h.parts = append(h.parts, part{"records", g.records.Close})
 	outward, err := f.egress.config()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	told, err := f.egress.openAudit(filepath.Join(data, auditDir))
-	if err != nil {
-		return nil, err
+	if g.audit, err = f.egress.openAudit(filepath.Join(data, auditDir)); err != nil {
+		return err
 	}
-	h.parts = append(h.parts, part{"audit", told.Close})
-	outward.Audit = told
-	keeping, err := openSecrets(ctx, &f.credentials, data, records, log)
-	if err != nil {
-		return nil, err
+	h.parts = append(h.parts, part{"audit", g.audit.Close})
+	if g.keeping, err = openSecrets(ctx, &f.credentials, data, g.records, log); err != nil {
+		return err
 	}
-	h.parts = append(h.parts, part{"interception", keeping.proxy.Close})
-	outward.Intercept = looking{keeping.proxy}
-	gateway, err := netgw.New(outward)
-	if err != nil {
-		return nil, err
+	h.parts = append(h.parts, part{"interception", g.keeping.proxy.Close})
+	outward.Audit, outward.Intercept = g.audit, looking{g.keeping.proxy}
+	if g.gateway, err = netgw.New(outward); err != nil {
+		return err
 	}
-	keeping.gateway = gateway
-	d, err := openDriver(f.driver, filepath.Join(data, machinesDir), gateway, int64(f.config.Store.Size))
-	if err != nil {
-		return nil, err
+	g.keeping.gateway = g.gateway
+	if g.driver, err = openDriver(f.driver, filepath.Join(data, machinesDir), g.gateway, int64(f.config.Store.Size)); err != nil {
+		return err
 	}
-	h.parts = append(h.parts, part{"driver", d.Close})
-	templates, err := image.Open(filepath.Join(data, templatesDir), image.Options{})
-	if err != nil {
-		return nil, err
+	h.parts = append(h.parts, part{"driver", g.driver.Close})
+	return nil
+}
+
+// openStores opens what is kept of templates, snapshots, accounts and use.
+func (h *house) openStores(ctx context.Context, f *serveFlags, data string, g *ground, log *slog.Logger) (err error) {
+	if g.templates, err = image.Open(filepath.Join(data, templatesDir), image.Options{}); err != nil {
+		return err
 	}
-	contexts, err := blobdisk.Open(filepath.Join(data, contextsDir))
-	if err != nil {
-		return nil, err
+	if g.contexts, err = blobdisk.Open(filepath.Join(data, contextsDir)); err != nil {
+		return err
 	}
-	archive, err := f.archive.open(ctx, data)
-	if err != nil {
-		return nil, err
+	if g.archive, err = f.archive.open(ctx, data); err != nil {
+		return err
 	}
-	book := account.New(account.Config{Records: records, Logger: log, Terms: termsOf(&f.config)})
-	sums, err := meter.Open(ctx, meter.Config{Records: records, Prices: pricesOf(&f.config)})
-	if err != nil {
-		return nil, err
+	g.book = account.New(account.Config{Records: g.records, Logger: log, Terms: termsOf(&f.config)})
+	if g.sums, err = meter.Open(ctx, meter.Config{Records: g.records, Prices: pricesOf(&f.config)}); err != nil {
+		return err
 	}
-	secret, err := signSecret(data)
-	if err != nil {
-		return nil, err
-	}
-	measures := newMetrics(log, gateway, sums)
+	g.measures = newMetrics(log, g.gateway, g.sums)
+	g.secret, err = signSecret(data)
+	return err
+}
+
+// openEngine makes the engine and lets it take up where the one before left off.
+func (h *house) openEngine(ctx context.Context, f *serveFlags, data string, g *ground, log *slog.Logger) (*engine.Engine, error) {
 	e, err := engine.New(engine.Config{
-		Drivers:     []driver.Driver{d},
-		Records:     records,
-		Templates:   templates,
-		Archive:     archive,
-		Contexts:    contexts,
-		Gateway:     gateway,
-		Audit:       told,
-		Credentials: keeping.proxy,
-		Vault:       keeping.vault,
+		Drivers:     []driver.Driver{g.driver},
+		Records:     g.records,
+		Templates:   g.templates,
+		Archive:     g.archive,
+		Contexts:    g.contexts,
+		Gateway:     g.gateway,
+		Audit:       g.audit,
+		Credentials: g.keeping.proxy,
+		Vault:       g.keeping.vault,
 		Logger:      log,
 		Version:     version,
 		Boot:        bootID(),
-		Meter:       sums,
-		Egress:      gateway,
+		Meter:       g.sums,
+		Egress:      g.gateway,
 		Room:        roomOf(data, &f.config),
-		Observer:    measures,
+		Observer:    g.measures,
 		Pool:        poolOf(f),
-		Quotas:      book,
+		Quotas:      g.book,
 		Types:       f.config.InstanceTypes(),
 		Creates:     f.config.Limits.Creates,
 		Queue:       f.config.Limits.Queue,
 		Forks:       f.config.Limits.Forks,
 		Wake:        f.config.Limits.Wake.Duration,
 		Events:      f.config.Limits.Events,
-		SignSecret:  secret,
+		SignSecret:  g.secret,
 		Domain:      f.domain,
 		Proofs:      &edge.Prover{},
 	})
@@ -158,22 +190,27 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	if err := e.Open(ctx); err != nil {
 		return nil, err
 	}
-	if err := book.Open(ctx, e); err != nil {
+	if err := g.book.Open(ctx, e); err != nil {
 		return nil, err
 	}
-	h.parts = append(h.parts, part{"accounts", book.Close})
+	h.parts = append(h.parts, part{"accounts", g.book.Close})
 	h.reload = func(c *config.File) {
-		book.SetTerms(termsOf(c))
+		g.book.SetTerms(termsOf(c))
 		e.SetWebhookRanges(c.WebhookRanges())
 	}
-	a := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: secret, Hosts: []string{f.domain}, Logger: log,
-		Previews: in.preview, Accounts: book, Used: e.Used, ClaimURL: f.config.URL,
-		LowDisk: e.LowDisk, Metrics: measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: measures})
-	askEngine(measures, e)
-	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, book.EnterDigits), Secret: secret, Logger: log})
-	handler, door := in.doors(e, f.domain, a, log)
-	h.handler, h.streams, h.endless = doors(handler, compatible), a.Close, door.Close
-	return h, nil
+	askEngine(g.measures, e)
+	return e, nil
+}
+
+// openDoors puts the doors before the engine; a request goes to the first that
+// claims it.
+func (h *house) openDoors(f *serveFlags, key string, in *ingress, g *ground, e *engine.Engine, log *slog.Logger) {
+	native := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: g.secret, Hosts: []string{f.domain}, Logger: log,
+		Previews: in.preview, Accounts: g.book, Used: e.Used, ClaimURL: f.config.URL,
+		LowDisk: e.LowDisk, Metrics: g.measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: g.measures})
+	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, g.book.EnterDigits), Secret: g.secret, Logger: log})
+	previews, door := in.doors(e, f.domain, native, log)
+	h.handler, h.streams, h.endless = doors(previews, compatible), native.Close, door.Close
 }
 
 // close closes the parts in reverse. Sandboxes live on. After a part that does
