@@ -13,7 +13,7 @@ import (
 
 // builderVersion changes when equal sources begin to give other roots: cached
 // builds of before are then built anew.
-const builderVersion = 1
+const builderVersion = 2
 
 // source is where a root comes from.
 type source interface {
