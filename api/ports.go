@@ -66,6 +66,9 @@ func (a *API) sharePort(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &req); err != nil && !errors.Is(err, errEmpty) {
 		return err
 	}
+	if err := mayPublish(r.Context(), &req); err != nil {
+		return err
+	}
 	given, err := a.engine.Share(r.Context(), r.PathValue("id"), port, req)
 	if err != nil {
 		return err
@@ -76,6 +79,19 @@ func (a *API) sharePort(w http.ResponseWriter, r *http.Request) error {
 		given.URL += "?" + sandbox.ParamToken + "=" + url.QueryEscape(given.Token)
 	}
 	return writeJSON(w, http.StatusOK, given)
+}
+
+// mayPublish is Forbidden for a key that works in sandboxes and would open a port
+// of one to everybody: that changes what the account shows.
+func mayPublish(ctx context.Context, req *sandbox.ShareRequest) error {
+	if req.Public == nil || !*req.Public {
+		return nil
+	}
+	c, err := sandbox.CallerOf(ctx)
+	if err == nil && !c.May(sandbox.ScopeAdmin) {
+		err = forbidden("the key may not open a port to everybody", "use a key with the scope admin, or leave public out: the URL then holds a token")
+	}
+	return err
 }
 
 func pathPort(r *http.Request) (int, error) {

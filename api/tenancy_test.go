@@ -226,6 +226,16 @@ func TestKeysOfEachScope(t *testing.T) {
 			}
 		}
 	}
+	// To open a port to everybody takes more than to open it with a token.
+	share := "/v1/sandboxes/" + string(sandbox.NewID()) + "/ports/80/share"
+	for scope, want := range map[sandbox.Scope][2]int{"exec": {404, 403}, "admin": {404, 404}} {
+		who := &strangers{v, v.tenant("a", scope)}
+		for i, body := range []string{"{}", `{"public":true}`} {
+			if status, got := who.ask("POST", share, body); status != want[i] {
+				t.Errorf("%s shares with %s: %d %s, want %d", scope, body, status, got, want[i])
+			}
+		}
+	}
 	r := v.s.Request(t, "GET", "/v1/status", "")
 	r.Header.Set("Authorization", "Bearer "+v.tenant("a"))
 	r.Header.Set("Berth-Account", "b") // only the operator is believed
