@@ -178,7 +178,7 @@ func unpacked(r io.Reader) (io.Reader, error) {
 	if err != nil {
 		return nil, sandbox.Errorf("read context", sandbox.Invalid, "%w", err)
 	}
-	return z, nil
+	return &bounds{r: z, left: maxContext}, nil
 }
 
 // contextName is an entry's path in a context, "." for the context itself.

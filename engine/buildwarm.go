@@ -70,20 +70,15 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(seconds)*time.Second, errNotReady)
 	defer cancel()
-	ended := make(chan error, 1)
+	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
-		exit, err := b.WaitProcess(ctx, id, process)
-		if err == nil && exit.Code != 0 {
-			err = fmt.Errorf("the start command ended with code %d: %s", exit.Code, b.said(ctx, id, process))
-			err = &sandbox.Error{Kind: sandbox.Invalid, Err: err, Hint: "try it in a sandbox of the template without a start command"}
-		}
-		ended <- err
+		defer close(done)
+		ended <- b.outlive(ctx, id, process)
 	}()
-	defer func() { cancel(); <-ended; close(ended) }()
+	defer func() { cancel(); <-done }()
 	if ready == "" {
 		select {
 		case err := <-ended:
-			ended <- err // for the one who waits
 			return err
 		case <-time.After(settleTime):
 			return nil
@@ -99,8 +94,7 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 		}
 		select {
 		case err := <-ended:
-			ended <- err
-			if err != nil {
+			if ended = nil; err != nil && ctx.Err() == nil { // one that ended well may have left others behind
 				return err
 			}
 		case <-ctx.Done():
@@ -112,6 +106,17 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 		case <-time.After(readyPause):
 		}
 	}
+}
+
+// outlive waits for the end of a start command, which is an error unless it ended
+// well.
+func (b *building) outlive(ctx context.Context, id, process string) error {
+	exit, err := b.WaitProcess(ctx, id, process)
+	if err != nil || exit.Code == 0 {
+		return err
+	}
+	return &sandbox.Error{Kind: sandbox.Invalid, Err: fmt.Errorf("the start command ended with code %d: %s", exit.Code, b.said(ctx, id, process)),
+		Hint: "try it in a sandbox of the template without a start command"}
 }
 
 // ask runs the question whether a template is ready.

@@ -55,6 +55,10 @@ type Engine interface {
 	GetSnapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
 	RemoveSnapshot(ctx context.Context, id string) error
 	SetPolicy(ctx context.Context, id string, p sandbox.Policy) (warnings []string, err error)
+	SetSecret(ctx context.Context, name string, value sandbox.SecretValue) (sandbox.Secret, error)
+	Secrets(ctx context.Context) ([]sandbox.Secret, error)
+	Secret(ctx context.Context, name string) (sandbox.Secret, error)
+	RemoveSecret(ctx context.Context, name string) error
 	Templates(ctx context.Context) ([]sandbox.Template, error)
 	Template(ctx context.Context, name string) (sandbox.Template, error)
 	RemoveTemplate(ctx context.Context, name string) error

@@ -68,7 +68,6 @@ func TestNetwork(t *testing.T) {
 		"allow alone changes nothing": {network{AllowOut: []string{"1.1.1.1"}}, sandbox.ProfileOpen, sandbox.Rule{}, nil, false},
 		"a name without a denial":     {network{AllowOut: []string{"example.com"}}, "", sandbox.Rule{}, nil, true},
 		"a name that is denied":       {network{DenyOut: []string{"example.com"}}, "", sandbox.Rule{}, nil, true},
-		"rules":                       {network{Rules: map[string][]*rule{"a": nil}}, "", sandbox.Rule{}, nil, true},
 	} {
 		p, err := one.in.policy()
 		if one.refused {
@@ -94,6 +93,32 @@ func TestNetwork(t *testing.T) {
 		}
 		if p.Profile != one.profile || !slices.Equal(allow.Domains, one.allow.Domains) || !slices.Equal(allow.CIDRs, one.allow.CIDRs) || !slices.Equal(deny, one.deny) {
 			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	of := func(value string) network {
+		one := &rule{}
+		one.Transform.Headers = map[string]string{"Authorization": value}
+		return network{Rules: map[string][]*rule{"API.example.com": {one}}}
+	}
+	n := of("Bearer ${e2b.secrets.openai-key}")
+	p, err := n.policy()
+	if err != nil || len(p.Inject) != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if in := p.Inject[0]; in.Host != "api.example.com" || in.Secret != "openai-key" || in.Header["Authorization"] != "Bearer "+sandbox.SecretMark {
+		t.Errorf("%+v", in)
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, value := range []string{"Bearer plain", "${e2b.secrets.a}${e2b.secrets.b}", "${e2b.identity.tokens.x}", "${e2b.secrets.a} ${secret}"} {
+		if n := of(value); true {
+			if p, err := n.policy(); err == nil {
+				t.Errorf("%q was taken: %+v", value, p.Inject)
+			}
 		}
 	}
 }

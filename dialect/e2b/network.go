@@ -17,11 +17,17 @@ const everything = "0.0.0.0/0"
 // allowed becomes an allow list only when everything else is denied; otherwise
 // the denied ranges are cut around what is allowed.
 func (n *network) policy() (*sandbox.Policy, error) {
+	p, err := n.reaches()
+	if err == nil {
+		p.Inject, err = n.inject()
+	}
+	return p, err
+}
+
+// reaches is the policy without credentials.
+func (n *network) reaches() (*sandbox.Policy, error) {
 	if len(n.EgressProxy) > 0 && string(n.EgressProxy) != "null" {
 		return nil, unsupported("egressProxy: this server sends nothing through proxies")
-	}
-	if len(n.Rules) > 0 {
-		return nil, unsupported("network rules: use secrets and the server's own policies for this")
 	}
 	deny := slices.Clone(n.DenyOut)
 	if n.AllowInternet != nil && !*n.AllowInternet {

@@ -51,6 +51,12 @@ func (d *Dialect) routes() []route {
 		{"POST " + box + "/snapshots", d.snapshot, admin},
 		{"GET /snapshots", d.snapshots, read},
 
+		{"POST /secrets", d.createSecret, admin},
+		{"GET /secrets", d.listSecrets, admin},
+		{"GET /secrets/{secret}", d.getSecret, admin},
+		{"POST /secrets/{secret}", d.updateSecret, admin},
+		{"DELETE /secrets/{secret}", d.removeSecret, admin},
+
 		{"GET /templates", d.listTemplates, read},
 		{"GET /v2/templates", d.listTemplates, read},
 		{"GET /templates/{template}/{part}", d.templatePart, read},
