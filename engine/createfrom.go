@@ -78,21 +78,45 @@ func (e *Engine) descend(ctx context.Context, s *stored, sh *shot) error {
 
 // restore makes the machine of a sandbox that is made from a snapshot.
 func (e *Engine) restore(ctx context.Context, s *stored, root string) (driver.Machine, error) {
-	sh, err := e.loadShot(ctx, s.Account, s.Snapshot)
-	if sandbox.KindOf(err) == sandbox.NotFound {
-		if t, terr := e.templates.Get(ctx, s.Template); terr == nil && t.Snapshot == s.Snapshot {
-			sh, err = e.loadShot(ctx, t.Account, t.Snapshot)
-		}
-	}
+	sh, err := e.shotBehind(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if e.credentials != nil {
-		if err := e.credentials.Descend(ctx, sh.Sandbox, s.ID); err != nil {
-			return nil, err
-		}
+	if err := e.descendFrom(ctx, s); err != nil {
+		return nil, err
 	}
-	d, err := e.snapper(s.Class)
+	return e.restoreShot(ctx, sh, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
+}
+
+// shotBehind is the snapshot that a sandbox is made from: its account's own, or
+// its template's.
+func (e *Engine) shotBehind(ctx context.Context, s *stored) (*shot, error) {
+	sh, err := e.loadShot(ctx, s.Account, s.Snapshot)
+	if sandbox.KindOf(err) != sandbox.NotFound {
+		return sh, err
+	}
+	if t, terr := e.templates.Get(ctx, s.Template); terr == nil && t.Snapshot == s.Snapshot {
+		return e.loadShot(ctx, t.Account, t.Snapshot)
+	}
+	return nil, err
+}
+
+// descendFrom makes programs that go on from a snapshot trust the sandbox's own
+// authority as they did that of the one it shows.
+func (e *Engine) descendFrom(ctx context.Context, s *stored) error {
+	if e.credentials == nil || s.Snapshot == "" {
+		return nil
+	}
+	sh, err := e.shotBehind(ctx, s)
+	if err != nil {
+		return err
+	}
+	return e.credentials.Descend(ctx, sh.Sandbox, s.ID)
+}
+
+// restoreShot makes a machine of what a snapshot holds.
+func (e *Engine) restoreShot(ctx context.Context, sh *shot, spec driver.Spec) (driver.Machine, error) {
+	d, err := e.snapper(sh.Class)
 	if err != nil {
 		return nil, err
 	}
@@ -101,5 +125,5 @@ func (e *Engine) restore(ctx context.Context, s *stored, root string) (driver.Ma
 		return nil, err
 	}
 	defer release()
-	return d.Restore(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits}, dir)
+	return d.Restore(ctx, spec, dir)
 }

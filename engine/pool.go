@@ -34,6 +34,7 @@ const maxKinds = 64
 // kind is what a machine cannot change any more once it runs.
 type kind struct {
 	class, image string
+	snapshot     sandbox.ID     // that it goes on from; "" if it has booted
 	limits       sandbox.Limits // a field that can change is 0
 }
 
@@ -199,14 +200,14 @@ func (p *pool) want(s *shelf, now time.Time) int {
 }
 
 // surplus takes out those that are no longer wanted: more than there should be
-// of their kind, or of a root for which keep is false. With all set that is
+// of their kind, or of a kind for which keep is false. With all set that is
 // every one.
-func (p *pool) surplus(now time.Time, all bool, keep func(image string) bool) (out []*warm) {
+func (p *pool) surplus(now time.Time, all bool, keep func(kind) bool) (out []*warm) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for k, s := range p.shelves {
 		n := p.want(s, now)
-		gone := all || !keep(k.image)
+		gone := all || !keep(k)
 		if gone {
 			n = 0
 		}

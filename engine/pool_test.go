@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
@@ -180,4 +181,54 @@ func TestACreateWithAMachineThatWaitsFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.nothingLeft(t)
+}
+
+// TestThePoolOfATemplateThatStartsSomething keeps machines that go on from what it
+// has started, until it is built anew.
+func TestThePoolOfATemplateThatStartsSomething(t *testing.T) {
+	h := newHouse(t, keeping(t, &memory.Store{}), pooled(1, 2))
+	box := h.create(t, sandbox.CreateRequest{})
+	h.world.put(box.ID, content{"started", "disk"})
+	kept, err := h.Snapshot(operator(t), string(box.ID), sandbox.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := func(id sandbox.ID) {
+		h.templates.mu.Lock()
+		defer h.templates.mu.Unlock()
+		base := h.templates.all["base"]
+		base.Snapshot, base.Account = id, sandbox.MainAccount
+		h.templates.all["base"] = base
+	}
+	started(kept.ID)
+	first := h.create(t, sandbox.CreateRequest{})
+	var waits sandbox.ID
+	await(t, "one that was started waits, and none of before", func() bool {
+		st, err := h.Status(operator(t))
+		for _, id := range h.world.ids() {
+			if c, lives := h.world.inside(id); id != box.ID && id != first.ID && lives && c.memory == "started" {
+				waits = id
+			}
+		}
+		return err == nil && st.Warm == 1 && waits != ""
+	})
+	second := h.create(t, sandbox.CreateRequest{})
+	if second.ID != waits {
+		t.Errorf("%s was made, %s waited", second.ID, waits)
+	}
+	for _, id := range []sandbox.ID{first.ID, second.ID} {
+		if c, _ := h.world.inside(id); c.memory != "started" {
+			t.Errorf("%s has %q", id, c.memory)
+		}
+	}
+	// A snapshot that somebody has taken is made from that, and waits for nobody.
+	own := h.create(t, sandbox.CreateRequest{Snapshot: string(kept.ID)})
+	started("")
+	third := h.create(t, sandbox.CreateRequest{})
+	if c, _ := h.world.inside(third.ID); c.memory != "" {
+		t.Errorf("it goes on from what is started no more: %q", c.memory)
+	}
+	if c, _ := h.world.inside(own.ID); c.memory != "started" {
+		t.Errorf("of the snapshot: %q", c.memory)
+	}
 }

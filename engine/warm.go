@@ -13,7 +13,7 @@ const poolLook = 5 * time.Second
 
 // warmKind is the kind of machine that a sandbox takes.
 func (e *Engine) warmKind(s *stored, image string) kind {
-	k := kind{s.Class, image, s.Limits}
+	k := kind{s.Class, image, s.Snapshot, s.Limits}
 	if _, ok := e.drivers[s.Class].(driver.Resizer); ok {
 		k.limits.CPUMilli, k.limits.MemoryBytes = 0, 0
 	}
@@ -23,12 +23,12 @@ func (e *Engine) warmKind(s *stored, image string) kind {
 // takeWarm takes a machine that waits for such a sandbox, which then has its id; nil
 // if there is none. What is wrong with the template is the create's to say.
 func (e *Engine) takeWarm(ctx context.Context, s *stored) *warm {
-	if !e.pool.enabled() || s.Snapshot != "" {
+	if !e.pool.enabled() {
 		return nil
 	}
 	t, err := e.templates.Get(ctx, s.Template)
-	if err != nil {
-		return nil
+	if err != nil || s.Snapshot != t.Snapshot {
+		return nil // of a snapshot that somebody has taken
 	}
 	w := e.pool.take(e.warmKind(s, t.Digest), s.Template, s.Limits, e.now())
 	if w != nil {
@@ -58,8 +58,11 @@ func (e *Engine) machineFor(ctx context.Context, s *stored, root string, w *warm
 
 // ready gives a machine the limits of its sandbox.
 func (e *Engine) ready(ctx context.Context, s *stored, w *warm) error {
-	if w.kind.image != s.Image {
+	if w.kind.image != s.Image || w.kind.snapshot != s.Snapshot {
 		return sandbox.Errorf("claim", sandbox.Conflict, "the template was built anew")
+	}
+	if err := e.descendFrom(ctx, s); err != nil {
+		return err
 	}
 	if w.limits == s.Limits {
 		return nil
@@ -121,18 +124,22 @@ func (e *Engine) memoryPressure() (scarce, dire bool) {
 	return n < c.Reserve, n < c.Reserve/2
 }
 
-// named tells of a root whether a template has it now.
-func (e *Engine) named() func(image string) bool {
+// named tells of a kind whether a template makes it now.
+func (e *Engine) named() func(kind) bool {
 	all, err := e.templates.List(e.ctx)
 	if err != nil {
 		e.log.Warn("list the templates", "error", err)
-		return func(string) bool { return true } // they are looked at again
+		return func(kind) bool { return true } // they are looked at again
 	}
-	named := map[string]bool{}
+	type made struct {
+		image    string
+		snapshot sandbox.ID
+	}
+	named := map[made]bool{}
 	for _, t := range all {
-		named[t.Digest] = true
+		named[made{t.Digest, t.Snapshot}] = true
 	}
-	return func(image string) bool { return named[image] }
+	return func(k kind) bool { return named[made{k.image, k.snapshot}] }
 }
 
 // warmUp makes one machine and puts it on its shelf.
@@ -143,12 +150,12 @@ func (e *Engine) warmUp(ctx context.Context, o order) error {
 	}
 	defer unlock()
 	t, err := e.templates.Get(ctx, o.template)
-	if err != nil || t.Digest != o.kind.image {
+	if err != nil || t.Digest != o.kind.image || t.Snapshot != o.kind.snapshot {
 		return err // the next look sees that the kind is gone
 	}
 	w := &warm{id: sandbox.NewID(), kind: o.kind, limits: o.limits}
-	w.machine, err = e.drivers[o.kind.class].Create(ctx, driver.Spec{ID: w.id, Root: e.templates.RootPath(t), Hostname: string(w.id), Limits: o.limits})
-	if err != nil {
+	spec := driver.Spec{ID: w.id, Root: e.templates.RootPath(t), Hostname: string(w.id), Limits: o.limits}
+	if w.machine, err = e.makeAhead(ctx, t, o.kind.class, spec); err != nil {
 		return err
 	}
 	watch, leave := context.WithCancel(ctx)
@@ -159,6 +166,19 @@ func (e *Engine) warmUp(ctx context.Context, o order) error {
 	}
 	e.tasks.Go(func() { e.watchWarm(watch, w) })
 	return nil
+}
+
+// makeAhead makes a machine of a template: anew, or as it was when what it starts
+// was ready.
+func (e *Engine) makeAhead(ctx context.Context, t sandbox.Template, class string, spec driver.Spec) (driver.Machine, error) {
+	if t.Snapshot == "" {
+		return e.drivers[class].Create(ctx, spec)
+	}
+	sh, err := e.loadShot(ctx, t.Account, t.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return e.restoreShot(ctx, sh, spec)
 }
 
 // watchWarm sees to a machine that ends while it waits.
