@@ -46,10 +46,11 @@ func startReal(t *testing.T, flags ...string) *real {
 	return r
 }
 
-// again starts the server, which must not run.
+// again starts the server, which must not run. Nothing runs ahead of the creates:
+// what is left on the machine is then left over.
 func (r *real) again(t *testing.T, flags ...string) {
 	t.Helper()
-	if err := r.start(flags...); err != nil {
+	if err := r.start(append([]string{"--warm", "0"}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	r.meet(t)
