@@ -69,7 +69,13 @@ func (f *filesystem) changes(ctx context.Context, t *target, root string, e sand
 	}
 	switch e.Type {
 	case sandbox.WatchCreate:
-		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_CREATE, e.Path)}
+		all := []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_CREATE, e.Path)}
+		// What was written at once is told with the making, and these clients wait to
+		// hear of it.
+		if fi, err := f.engine.Stat(ctx, t.id, e.Path, false); err == nil && fi.Type == sandbox.TypeFile && fi.Size > 0 {
+			all = append(all, one(pb.EventType_EVENT_TYPE_WRITE, e.Path))
+		}
+		return all
 	case sandbox.WatchModify:
 		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_WRITE, e.Path)}
 	case sandbox.WatchRemove:
