@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -34,30 +35,6 @@ func (a *API) audit(w http.ResponseWriter, r *http.Request) error {
 	if last := r.Header.Get("Last-Event-ID"); last != "" { // what a browser's EventSource sends again
 		aq.After = last
 	}
-	ctx, cancel := a.untilClose(r)
-	defer cancel()
-	entries, err := a.engine.FollowAudit(ctx, aq)
-	if err != nil {
-		return because(ctx, err)
-	}
-	h := w.Header()
-	h.Set("Content-Type", form)
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := auditWriter{watchWriter{w: &pacedWriter{w: w, rc: http.NewResponseController(w), prompt: true}, sse: form == wire.TypeSSE}}
-	if err := out.KeepAlive(); err != nil { // the client sees that it follows
-		return err
-	}
-	if err = pump[sandbox.AuditEntry](ctx, entries, out); err == nil {
-		return nil
-	}
-	return out.fail(a.errorBody(w.(*answer), because(ctx, err))) // told in the stream itself
+	return follow(a, w, r, form, func(ctx context.Context) (source[sandbox.AuditEntry], error) { return a.engine.FollowAudit(ctx, aq) },
+		func(e sandbox.AuditEntry) (string, string) { return string(e.Kind), e.Cursor })
 }
-
-// auditWriter writes entries in one of two forms.
-type auditWriter struct{ watchWriter }
-
-// Event writes one entry; the id of a server-sent one is its cursor.
-func (o auditWriter) Event(e sandbox.AuditEntry) error { return o.write(string(e.Kind), e.Cursor, e) }
-
-func (o auditWriter) KeepAlive() error { return o.watchWriter.KeepAlive() }

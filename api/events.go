@@ -38,30 +38,6 @@ func (a *API) changes(w http.ResponseWriter, r *http.Request) error {
 	if last := r.Header.Get("Last-Event-ID"); last != "" { // what a browser's EventSource sends again
 		cq.After = last
 	}
-	ctx, cancel := a.untilClose(r)
-	defer cancel()
-	events, err := a.engine.FollowChanges(ctx, cq)
-	if err != nil {
-		return because(ctx, err)
-	}
-	h := w.Header()
-	h.Set("Content-Type", form)
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := changeWriter{watchWriter{w: &pacedWriter{w: w, rc: http.NewResponseController(w), prompt: true}, sse: form == wire.TypeSSE}}
-	if err := out.KeepAlive(); err != nil { // the client sees that it follows
-		return err
-	}
-	if err = pump[sandbox.Change](ctx, events, out); err == nil {
-		return nil
-	}
-	return out.fail(a.errorBody(w.(*answer), because(ctx, err))) // told in the stream itself
+	return follow(a, w, r, form, func(ctx context.Context) (source[sandbox.Change], error) { return a.engine.FollowChanges(ctx, cq) },
+		func(c sandbox.Change) (string, string) { return string(c.Type), c.Cursor })
 }
-
-// changeWriter writes changes in one of two forms.
-type changeWriter struct{ watchWriter }
-
-// Event writes one change; the id of a server-sent one is its cursor.
-func (o changeWriter) Event(c sandbox.Change) error { return o.write(string(c.Type), c.Cursor, c) }
-
-func (o changeWriter) KeepAlive() error { return o.watchWriter.KeepAlive() }

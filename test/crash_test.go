@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/client"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // real is a server on real sandboxes with a data directory of its own.
@@ -33,7 +34,7 @@ func startReal(t *testing.T, flags ...string) *real {
 	seed := s.makeSeed(t)
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	if err := linkTree(filepath.Join(seed, "templates"), filepath.Join(data, "templates")); err != nil {
+	if err := rig.LinkTree(filepath.Join(seed, "templates"), filepath.Join(data, "templates")); err != nil {
 		t.Fatal(err)
 	}
 	r := &real{instance: &instance{suite: s, data: data, log: filepath.Join(dir, "server.log")}}

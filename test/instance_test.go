@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 )
 
 // instance is one transcript's server.
@@ -83,49 +80,4 @@ func (i *instance) clear() error {
 	}
 	env := []string{"BERTH_URL=" + i.url, "BERTH_DATA=" + i.data}
 	return errors.Join(i.suite.run(env, "rm", "--all", "-f"), i.stop(os.Interrupt))
-}
-
-// linkLeast is the size from which a file of a seed is linked, not copied:
-// those are images, which never change.
-const linkLeast = 4 << 20
-
-// linkTree makes dst a copy of the directory src.
-func linkTree(src, dst string) error {
-	return filepath.WalkDir(src, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(src, name)
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dst, rel)
-		switch {
-		case entry.IsDir():
-			return os.MkdirAll(to, info.Mode().Perm())
-		case !info.Mode().IsRegular():
-			return nil
-		case info.Size() >= linkLeast && os.Link(name, to) == nil:
-			return nil
-		}
-		return copyFile(name, to, info.Mode().Perm())
-	})
-}
-
-func copyFile(from, to string, mode fs.FileMode) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-dev/berth/screen"
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // TestShellFake drives "berth shell" from a terminal, on the fake driver.
@@ -39,7 +40,7 @@ func shells(t *testing.T, driver string) {
 	s := &suite{driver: driver, berth: binary(t)}
 	s.small = smallArchive(t)
 	data := t.TempDir()
-	if err := linkTree(filepath.Join(s.makeSeed(t), "templates"), filepath.Join(data, "templates")); err != nil {
+	if err := rig.LinkTree(filepath.Join(s.makeSeed(t), "templates"), filepath.Join(data, "templates")); err != nil {
 		t.Fatal(err)
 	}
 	i := &instance{suite: s, data: data, log: filepath.Join(t.TempDir(), "server.log")}

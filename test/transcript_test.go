@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // TestFake runs every transcript on the fake driver.
@@ -81,7 +83,7 @@ type instanceKey struct{}
 // seed, and ends what it leaves running.
 func (s *suite) setup(env *testscript.Env) error {
 	data := filepath.Join(env.WorkDir, "data")
-	if err := linkTree(filepath.Join(s.seed, "templates"), filepath.Join(data, "templates")); err != nil {
+	if err := rig.LinkTree(filepath.Join(s.seed, "templates"), filepath.Join(data, "templates")); err != nil {
 		return err
 	}
 	env.Setenv("BERTH_DATA", data)
