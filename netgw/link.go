@@ -47,6 +47,8 @@ type Link struct {
 	end   context.CancelFunc
 	flows sync.WaitGroup
 	dns   dnsServers
+
+	dialling sync.RWMutex // held for reading while a dial is under way, for writing to close
 }
 
 // Open attaches a sandbox to the TAP of its namespace, whether that was just made
@@ -152,11 +154,23 @@ func (l *Link) tune() {
 
 // DialGuest opens a TCP connection to a port of the sandbox, from the
 // gateway's address.
+//
+// A dial ends with the link: one that the closed stack knew nothing of would wait
+// for an answer that nobody can give, and the end of the link for it.
 func (l *Link) DialGuest(ctx context.Context, port uint16) (net.Conn, error) {
+	l.dialling.RLock()
+	defer l.dialling.RUnlock()
+	if l.ctx.Err() != nil {
+		return nil, fmt.Errorf("dial port %d: %w", port, net.ErrClosed)
+	}
+	asked := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
 	c, err := gonet.DialContextTCP(ctx, l.stack, tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFrom4(GuestAddr.As4()), Port: port}, ipv4.ProtocolNumber)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if asked.Err() != nil {
+			return nil, asked.Err()
 		}
 		return nil, fmt.Errorf("dial port %d: %w", port, err)
 	}
@@ -167,6 +181,8 @@ func (l *Link) DialGuest(ctx context.Context, port uint16) (net.Conn, error) {
 // be called once.
 func (l *Link) Close() error {
 	l.end()
+	l.dialling.Lock() // what dials has ended, and nothing dials any more
+	l.dialling.Unlock()
 	l.dns.close()
 	// Not stack.Destroy: that waits for the reader with a lock that the reader
 	// may need to deliver its last frame.
