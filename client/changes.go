@@ -1,23 +1,13 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/sandbox/wire"
 )
-
-// maxChangeLine bounds one change, in bytes.
-const maxChangeLine = 256 << 10
 
 // Changes returns one page of the journal, oldest first.
 func (c *Client) Changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error) {
@@ -40,63 +30,8 @@ func changeQuery(q sandbox.ChangeQuery) url.Values {
 // FollowChanges streams the journal, what is to come too. A stream that breaks is
 // opened again with the cursor of the last change.
 func (c *Client) FollowChanges(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangeStream, error) {
-	const op = "follow events"
 	q.Limit = 0
-	ctx, cancel := context.WithCancel(ctx)
-	resp, err := c.send(ctx, call{op: op, method: http.MethodGet, path: []string{"events"}, query: changeQuery(q), accept: wire.TypeNDJSON})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 0, 4096), maxChangeLine)
-	return &changes{ctx: ctx, cancel: cancel, op: op, body: resp.Body, lines: lines}, nil
-}
-
-// changes is a sandbox.ChangeStream over lines of JSON.
-type changes struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	op     string
-	body   io.ReadCloser
-	lines  *bufio.Scanner
-	once   sync.Once
-	err    error
-}
-
-func (s *changes) Recv() (c sandbox.Change, err error) {
-	for s.lines.Scan() {
-		line := bytes.TrimSpace(s.lines.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		var broken wire.Error
-		if json.Unmarshal(line, &broken) == nil && broken.Error.Code != "" {
-			return c, &sandbox.Error{Op: s.op, Err: broken.Err()}
-		}
-		if err = json.Unmarshal(line, &c); err == nil && c.Cursor == "" {
-			err = errors.New("it has no cursor")
-		}
-		if err != nil {
-			err = &sandbox.Error{Op: s.op, Kind: sandbox.Internal, Err: fmt.Errorf("read an event: %w", err)}
-		}
-		return c, err
-	}
-	if s.ctx.Err() != nil {
-		return c, &sandbox.Error{Op: s.op, Err: context.Cause(s.ctx)}
-	}
-	if err = s.lines.Err(); err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return c, &sandbox.Error{Op: s.op, Kind: sandbox.Unavailable, Err: err, Hint: "follow again with the cursor of the last event"}
-}
-
-func (s *changes) Close() error {
-	s.once.Do(func() {
-		s.cancel()
-		s.err = s.body.Close()
-	})
-	return s.err
+	return follow(ctx, c, "follow events", "events", changeQuery(q), func(e sandbox.Change) string { return e.Cursor })
 }
 
 // CreateWebhook has every change from now on sent to an address.

@@ -1,16 +1,9 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -60,61 +53,6 @@ func auditQuery(q sandbox.AuditQuery) url.Values {
 // FollowAudit streams the audit, what is to come too. A stream that breaks is
 // opened again with the cursor of the last entry.
 func (c *Client) FollowAudit(ctx context.Context, q sandbox.AuditQuery) (sandbox.AuditStream, error) {
-	const op = "follow audit"
 	q.Limit = 0
-	ctx, cancel := context.WithCancel(ctx)
-	resp, err := c.send(ctx, call{op: op, method: http.MethodGet, path: []string{"audit"}, query: auditQuery(q), accept: wire.TypeNDJSON})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 0, 4096), maxChangeLine)
-	return &auditStream{ctx: ctx, cancel: cancel, op: op, body: resp.Body, lines: lines}, nil
-}
-
-// auditStream is a sandbox.AuditStream over lines of JSON.
-type auditStream struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	op     string
-	body   io.ReadCloser
-	lines  *bufio.Scanner
-	once   sync.Once
-	err    error
-}
-
-func (s *auditStream) Recv() (e sandbox.AuditEntry, err error) {
-	for s.lines.Scan() {
-		line := bytes.TrimSpace(s.lines.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		var broken wire.Error
-		if json.Unmarshal(line, &broken) == nil && broken.Error.Code != "" {
-			return e, &sandbox.Error{Op: s.op, Err: broken.Err()}
-		}
-		if err = json.Unmarshal(line, &e); err == nil && e.Cursor == "" {
-			err = errors.New("it has no cursor")
-		}
-		if err != nil {
-			err = &sandbox.Error{Op: s.op, Kind: sandbox.Internal, Err: fmt.Errorf("read an entry: %w", err)}
-		}
-		return e, err
-	}
-	if s.ctx.Err() != nil {
-		return e, &sandbox.Error{Op: s.op, Err: context.Cause(s.ctx)}
-	}
-	if err = s.lines.Err(); err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return e, &sandbox.Error{Op: s.op, Kind: sandbox.Unavailable, Err: err, Hint: "follow again with the cursor of the last entry"}
-}
-
-func (s *auditStream) Close() error {
-	s.once.Do(func() {
-		s.cancel()
-		s.err = s.body.Close()
-	})
-	return s.err
+	return follow(ctx, c, "follow audit", "audit", auditQuery(q), func(e sandbox.AuditEntry) string { return e.Cursor })
 }
