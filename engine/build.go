@@ -78,7 +78,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 	if t, err = b.root(ctx, last); err != nil {
 		return t, err
 	}
-	t.Name, t.Policy, t.Limits, t.Created = req.Name, req.Policy, req.Limits, e.now().UTC().Round(0)
+	t.Name, t.Policy, t.Limits, t.Created, t.Build = req.Name, req.Policy, req.Limits, e.now().UTC().Round(0), buildOf(ctx)
 	before, err := e.templates.Get(ctx, req.Name)
 	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.Internal {
 		return t, err
@@ -112,6 +112,18 @@ type buildKey struct{}
 // withBuild marks the sandboxes that are made with a context: a server that finds
 // them when it starts removes them.
 func withBuild(ctx context.Context) context.Context { return context.WithValue(ctx, buildKey{}, true) }
+
+type buildIDKey struct{}
+
+// withBuildID notes the build that works with a context, for the template it makes.
+func withBuildID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, buildIDKey{}, id)
+}
+
+func buildOf(ctx context.Context) string {
+	id, _ := ctx.Value(buildIDKey{}).(string)
+	return id
+}
 
 func forBuild(ctx context.Context) bool { return ctx.Value(buildKey{}) != nil }
 
@@ -177,7 +189,7 @@ func (b *building) from(ctx context.Context, from string) (sandbox.Template, err
 		t, err := b.templates.Get(ctx, name)
 		return t, withHint(err, sandbox.NotFound, "berth template ls lists the templates")
 	}
-	return b.templates.Import(ctx, from, false, b.say)
+	return b.templates.Import(ctx, from, b.req.Login, false, b.say)
 }
 
 func (b *building) planStage(ctx context.Context, one sandbox.BuildStage) (*stage, error) {

@@ -72,7 +72,7 @@ func (e *Engine) StartBuild(ctx context.Context, id string, req sandbox.BuildReq
 	if err != nil {
 		return sandbox.Build{}, fail(op, "", err)
 	}
-	work, cancel := context.WithCancelCause(sandbox.WithCaller(e.ctx, c))
+	work, cancel := context.WithCancelCause(withBuildID(sandbox.WithCaller(e.ctx, c), id))
 	r := &construction{cancel: cancel, build: sandbox.Build{ID: id, Account: c.Account, Name: req.Name, State: sandbox.BuildWaiting, Started: e.now().UTC().Round(0)}}
 	if err := e.background.add(r); err != nil {
 		cancel(nil)

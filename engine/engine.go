@@ -74,10 +74,11 @@ type Templates interface {
 	Remove(ctx context.Context, name string) error
 	RootPath(t sandbox.Template) string
 
-	// Import makes the root image of a source, or returns the one that is there.
+	// Import makes the root image of a source, or returns the one that is there; its
+	// registry is shown the login if that is not nil and its own.
 	// Pack makes one of a tar stream, and Made finds one, by a key that names all
 	// that went into it. These have no name until Assign gives them one.
-	Import(ctx context.Context, from string, force bool, progress func(sandbox.Progress)) (sandbox.Template, error)
+	Import(ctx context.Context, from string, login *sandbox.Login, force bool, progress func(sandbox.Progress)) (sandbox.Template, error)
 	Pack(ctx context.Context, t sandbox.Template, key string, stream io.Reader, progress func(sandbox.Progress)) (sandbox.Template, error)
 	Made(ctx context.Context, key string) (t sandbox.Template, ok bool, err error)
 	Assign(ctx context.Context, t sandbox.Template) error

@@ -236,7 +236,7 @@ func (t *templates) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-func (t *templates) Import(_ context.Context, from string, _ bool, _ func(sandbox.Progress)) (sandbox.Template, error) {
+func (t *templates) Import(_ context.Context, from string, _ *sandbox.Login, _ bool, _ func(sandbox.Progress)) (sandbox.Template, error) {
 	return t.pack(sandbox.Template{Source: from}, "import "+from), nil
 }
 

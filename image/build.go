@@ -28,7 +28,7 @@ func (s *Store) Build(ctx context.Context, req sandbox.BuildRequest, progress fu
 	if err := sandbox.CheckName(req.Name); err != nil {
 		return sandbox.Template{}, fault("build template", err)
 	}
-	src, err := s.parseSource(req.From)
+	src, err := s.parseSource(req.From, req.Login)
 	if err != nil {
 		return sandbox.Template{}, fault(op, err)
 	}

@@ -12,11 +12,12 @@ import (
 )
 
 // Import makes the root image of a source, or returns the one that was made of the
-// same things. It has no name: Prune removes it unless it is claimed. Errors are
+// same things. Its registry, if it has one, is shown login if that is not nil and
+// its own. The image has no name: Prune removes it unless it is claimed. Errors are
 // those of Build.
-func (s *Store) Import(ctx context.Context, from string, force bool, progress func(sandbox.Progress)) (t sandbox.Template, err error) {
+func (s *Store) Import(ctx context.Context, from string, login *sandbox.Login, force bool, progress func(sandbox.Progress)) (t sandbox.Template, err error) {
 	op := fmt.Sprintf("import %.200q", from)
-	src, err := s.parseImport(from)
+	src, err := s.parseImport(from, login)
 	if err != nil {
 		return t, fault(op, err)
 	}
@@ -40,11 +41,11 @@ func (s *Store) Import(ctx context.Context, from string, force bool, progress fu
 	return t, fault(op, err)
 }
 
-func (s *Store) parseImport(from string) (source, error) {
+func (s *Store) parseImport(from string, login *sandbox.Login) (source, error) {
 	if from == sandbox.FromScratch {
 		return scratch{}, nil
 	}
-	return s.parseSource(from)
+	return s.parseSource(from, login)
 }
 
 // scratch is a root without anything in it but the fixed parts.

@@ -22,25 +22,38 @@ import (
 // stallLimit is how long a registry may be silent, before or within an answer.
 const stallLimit = 90 * time.Second
 
-// reference is an image in a registry, read without credentials or with those
-// that the server's user has logged in with.
+// reference is an image in a registry, read with the login of the request, else
+// with those that the server's user has logged in with, else without credentials.
 type reference struct {
 	ref  name.Reference
+	auth authn.Authenticator // nil: the server's own
 	caps caps
 }
 
-func parseReference(s string, c caps) (source, error) {
+func parseReference(s string, login *sandbox.Login, c caps) (source, error) {
 	ref, err := name.ParseReference(s)
 	if err != nil {
 		return nil, invalid("write it as NAME, NAME:TAG, HOST/NAME:TAG or HOST/NAME@sha256:…", "image reference %.200q: %w", s, err)
 	}
-	return reference{ref, c}, nil
+	r := reference{ref: ref, caps: c}
+	if login != nil && (login.Registry == "" || login.Registry == ref.Context().RegistryStr()) {
+		r.auth = authn.FromConfig(authn.AuthConfig{Username: login.Username, Password: string(login.Password)})
+	}
+	return r, nil
+}
+
+// credentials are those that the registry is shown.
+func (r reference) credentials() remote.Option {
+	if r.auth != nil {
+		return remote.WithAuth(r.auth)
+	}
+	return remote.WithAuthFromKeychain(authn.DefaultKeychain)
 }
 
 func (r reference) resolve(ctx context.Context) (root, error) {
 	img, err := remote.Image(r.ref,
 		remote.WithContext(ctx),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		r.credentials(),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
 		remote.WithTransport(impatient{remote.DefaultTransport}),
 	)
@@ -113,7 +126,7 @@ func explainStatus(code int) (sandbox.Kind, string) {
 	case code == http.StatusNotFound:
 		return sandbox.NotFound, "the registry has no such image: check its name and tag"
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return sandbox.Forbidden, "the registry does not show this image: check its name, or log in on the server with an OCI client (~/.docker/config.json)"
+		return sandbox.Forbidden, "the registry does not show this image: check its name, the login of the build, or log in on the server with an OCI client (~/.docker/config.json)"
 	case code == http.StatusTooManyRequests, code >= 500:
 		return sandbox.Unavailable, "the registry refuses for now: try again later, or log in on the server for a higher limit"
 	}

@@ -43,7 +43,8 @@ type config struct {
 const sourceHint = `say where the root comes from: "distribution:bookworm", "oci:<image reference>", "oci-archive:<path on the server>" or "docker-archive:<path on the server>"`
 
 // parseSource reads a build request's From.
-func (s *Store) parseSource(from string) (source, error) {
+// Registries are shown login, if it is not nil and theirs.
+func (s *Store) parseSource(from string, login *sandbox.Login) (source, error) {
 	kind, rest, ok := strings.Cut(from, ":")
 	if !ok || rest == "" {
 		return nil, invalid(sourceHint, "%.200q names no source", from)
@@ -52,7 +53,7 @@ func (s *Store) parseSource(from string) (source, error) {
 	case "distribution":
 		return parseDistribution(rest, s.mirror)
 	case "oci":
-		return parseReference(rest, s.caps)
+		return parseReference(rest, login, s.caps)
 	case "oci-archive", "docker-archive":
 		if err := sandbox.CheckPath(rest); err != nil {
 			return nil, err

@@ -127,6 +127,11 @@ func (r *BuildRequest) Check() error {
 	if err := r.checkStaged(); err != nil {
 		return err
 	}
+	if r.Login != nil {
+		if err := r.Login.check(r); err != nil {
+			return err
+		}
+	}
 	if r.Dockerfile != "" || r.From == FromScratch {
 		return nil
 	}

@@ -13,6 +13,7 @@ type Template struct {
 	User    string            `json:"user,omitempty"`    // "" means "user"
 	Policy  *Policy           `json:"policy,omitempty"`  // of sandboxes that give none; nil: DefaultPolicy
 	Created time.Time         `json:"created"`
+	Build   string            `json:"build,omitempty"`  // the id of the build that made it, if that went on by itself
 	Limits  *Limits           `json:"limits,omitempty"` // of sandboxes that ask for no other; a zero field is the default
 
 	// Start is the command that was started when it was made, if there is one, and

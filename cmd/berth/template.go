@@ -28,6 +28,7 @@ func (p *program) templateCommand() *cobra.Command {
 func (p *program) templateBuildCommand() *cobra.Command {
 	request := sandbox.BuildRequest{Name: sandbox.DefaultTemplate}
 	var files buildFiles
+	var login loginFlags
 	var policy string
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
@@ -58,6 +59,9 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			if request.Policy, err = p.egressPolicy(policy, ""); err != nil {
 				return err
 			}
+			if err := login.into(p.in, &request); err != nil {
+				return err
+			}
 			if err := files.into(cmd.Context(), c, &request, cmd.Flags().Changed("from")); err != nil {
 				return err
 			}
@@ -74,6 +78,8 @@ func (p *program) templateBuildCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.From, "from", defaultSource, "source to build from")
 	cmd.Flags().BoolVar(&request.Force, "force", false, "build although nothing changed")
+	cmd.Flags().StringVar(&login.user, "login", "", "name for the registry of a private image; the password is read from standard input")
+	cmd.Flags().StringVar(&login.registry, "login-registry", "", "HOST that may see it; left out, that of --from")
 	cmd.Flags().StringVar(&policy, "policy", "", "document of what its sandboxes may reach unless they say so themselves")
 	cmd.Flags().StringVarP(&files.file, "file", "f", "", "Dockerfile; left out, the one of --context")
 	cmd.Flags().StringVar(&files.context, "context", "", "folder that COPY takes from")

@@ -39,11 +39,32 @@ type newBuild struct {
 type buildBody struct {
 	FromImage    string      `json:"fromImage"`
 	FromTemplate string      `json:"fromTemplate"`
-	Registry     *struct{}   `json:"fromImageRegistry"`
+	Registry     *registry   `json:"fromImageRegistry"`
 	StartCmd     string      `json:"startCmd"`
 	ReadyCmd     string      `json:"readyCmd"`
 	Force        bool        `json:"force"`
 	Steps        []buildStep `json:"steps"`
+}
+
+// registry is what a build shows to the registry of a private image.
+type registry struct {
+	Type           string           `json:"type"`
+	Username       string           `json:"username"`
+	Password       sandbox.Password `json:"password"`
+	ServiceAccount sandbox.Password `json:"serviceAccountJson"`
+}
+
+// login is that as a name and a password.
+func (r *registry) login() (*sandbox.Login, error) {
+	switch r.Type {
+	case "registry":
+		return &sandbox.Login{Username: r.Username, Password: r.Password}, nil
+	case "gcp": // its registries take a key document as a password
+		return &sandbox.Login{Username: "_json_key", Password: r.ServiceAccount}, nil
+	case "aws":
+		return nil, unsupported("fromImageRegistry of type aws: make a password with \"aws ecr get-login-password\", and give it with the type registry and the username AWS")
+	}
+	return nil, invalid(fmt.Sprintf("fromImageRegistry: the type %q is none of registry, gcp and aws", printable(r.Type)))
 }
 
 type buildStep struct {
@@ -156,7 +177,12 @@ func newBuildID(cpu, memory int64) string {
 	rand.Read(b[:])
 	binary.BigEndian.PutUint16(b[0:], uint16(max(0, min(cpu, 256))))
 	binary.BigEndian.PutUint32(b[2:], uint32(max(0, min(memory, 1<<22))))
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: of a form of our own
+	return uuid(b)
+}
+
+// uuid writes 16 bytes as a UUID of version 8, whose form is our own.
+func uuid(b [16]byte) string {
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80
 	x := hex.EncodeToString(b[:])
 	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
 }
@@ -200,7 +226,13 @@ func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
 func (b *buildBody) request(name string) (sandbox.BuildRequest, error) {
 	req := sandbox.BuildRequest{Name: name, Force: b.Force, Start: b.StartCmd, Ready: b.ReadyCmd}
 	if b.Registry != nil {
-		return req, unsupported("fromImageRegistry: log in to the registry on the server")
+		login, err := b.Registry.login()
+		if err != nil {
+			return req, err
+		}
+		if req.Login = login; b.FromImage == "" {
+			return req, invalid("fromImageRegistry needs fromImage")
+		}
 	}
 	switch {
 	case b.FromTemplate != "" && b.FromImage != "":
@@ -308,7 +340,7 @@ func (d *Dialect) buildStatus(w http.ResponseWriter, r *http.Request) error {
 	out.Status = map[sandbox.BuildState]string{sandbox.BuildWaiting: "waiting", sandbox.BuildRunning: "building",
 		sandbox.BuildReady: "ready", sandbox.BuildFailed: "error"}[b.State]
 	for _, line := range b.Lines[:min(len(b.Lines), maxStatusLines)] {
-		out.LogEntries = append(out.LogEntries, buildLine{Timestamp: line.Time, Level: "info", Message: line.Text})
+		out.LogEntries = append(out.LogEntries, lineOf(line))
 	}
 	if b.State == sandbox.BuildFailed {
 		out.Reason = reasonOf(&b)
@@ -397,13 +429,13 @@ func (d *Dialect) tagTemplate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(t.Name, tagMark)
+	name, _ := untag(t.Name)
 	for _, tag := range tags {
 		if err := d.engine.CopyTemplate(r.Context(), t.Name, tagName(name, tag)); err != nil {
 			return err
 		}
 	}
-	writeJSON(w, http.StatusCreated, map[string]any{"buildID": templateOf(t).BuildID, "tags": tags})
+	writeJSON(w, http.StatusCreated, map[string]any{"buildID": madeBy(t), "tags": tags})
 	return nil
 }
 
@@ -452,14 +484,9 @@ func (d *Dialect) templateTags(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := []entry{}
 	for _, t := range all {
-		base, tag, tagged := strings.Cut(t.Name, tagMark)
-		if base != name {
-			continue
+		if base, tag := untag(t.Name); base == name {
+			out = append(out, entry{tag, madeBy(t), t.Created})
 		}
-		if !tagged {
-			tag = defaultTag
-		}
-		out = append(out, entry{tag, templateOf(t).BuildID, t.Created})
 	}
 	if len(out) == 0 {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name))}

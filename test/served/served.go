@@ -202,7 +202,7 @@ func (t *Templates) Remove(_ context.Context, name string) error {
 func (t *Templates) RootPath(tpl sandbox.Template) string { return "/nowhere/" + tpl.Digest }
 
 // Import is Unsupported.
-func (t *Templates) Import(context.Context, string, bool, func(sandbox.Progress)) (sandbox.Template, error) {
+func (t *Templates) Import(context.Context, string, *sandbox.Login, bool, func(sandbox.Progress)) (sandbox.Template, error) {
 	return sandbox.Template{}, errNoBuilds
 }
 
