@@ -68,12 +68,8 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 // byKey lets in whoever's API key a request carries, until leave is called.
 func (d *Dialect) byKey(r *http.Request) (_ context.Context, leave func(), err error) {
-	key := r.Header.Get("X-API-Key")
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && key == "" {
-		key = token
-	}
 	const remedy = "set E2B_API_KEY to e2b_ and the 40 digits of a key of this server"
-	digits := strings.TrimPrefix(strings.TrimPrefix(key, "e2b_"), "berth_")
+	digits := keyDigits(r)
 	if digits == "" {
 		return nil, nil, unauthorized("Missing API key: " + remedy)
 	}

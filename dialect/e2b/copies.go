@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -210,52 +209,4 @@ func (d *Dialect) updateNetwork(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeEmpty(w, http.StatusNoContent)
 	return nil
-}
-
-// listTemplates lists the templates, with what of them these clients read.
-func (d *Dialect) listTemplates(w http.ResponseWriter, r *http.Request) error {
-	all, err := d.engine.Templates(r.Context())
-	if err != nil {
-		return err
-	}
-	out := make([]templateInfo, 0, len(all))
-	for _, t := range all {
-		out = append(out, templateOf(t))
-	}
-	writeJSON(w, http.StatusOK, out)
-	return nil
-}
-
-// templatePart serves two routes that a mux cannot tell apart: the tags of a
-// template, and the template of an alias.
-func (d *Dialect) templatePart(w http.ResponseWriter, r *http.Request) error {
-	first, second := r.PathValue("template"), r.PathValue("part")
-	switch {
-	case first == "aliases":
-		return d.templateByAlias(w, r, second)
-	case second == "tags":
-		return d.templateTags(w, r)
-	}
-	return &fault{status: http.StatusNotFound, text: "no route " + r.Method + " " + r.URL.Path}
-}
-
-func (d *Dialect) templateByAlias(w http.ResponseWriter, r *http.Request, alias string) error {
-	name := templateName(alias)
-	t, err := d.engine.Template(r.Context(), name)
-	if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
-		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template alias '%s' not found", printable(name)), err: err}
-	}
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"templateID": t.Name, "public": true})
-	return nil
-}
-
-func templateOf(t sandbox.Template) templateInfo {
-	limits := sandbox.DefaultLimits()
-	build, _, _ := strings.Cut(strings.TrimPrefix(t.Digest, "sha256:"), "-")
-	return templateInfo{TemplateID: t.Name, BuildID: build, Names: []string{t.Name}, Aliases: []string{t.Name}, Public: true,
-		CPUCount: max(1, limits.CPUMilli/1000), MemoryMB: limits.MemoryBytes >> 20, DiskSizeMB: limits.DiskBytes >> 20,
-		CreatedAt: t.Created, UpdatedAt: t.Created, BuildCount: 1, EnvdVersion: envdVersion, BuildStatus: "ready"}
 }

@@ -40,7 +40,19 @@ func (d *Dialect) download(w http.ResponseWriter, r *http.Request) error {
 	}
 	body := &fileBody{engine: d.engine, ctx: r.Context(), id: t.id, path: p, size: fi.Size}
 	defer body.Close()
-	http.ServeContent(w, r, path.Base(p), fi.Modified, body)
+	switch packing := packingOf(r.Header); {
+	case packing == refused:
+		return &fault{status: http.StatusNotAcceptable, text: "no acceptable encoding found, supported: gzip, identity"}
+	case packing == packed && fi.Size > 0 && r.Header.Get("Range") == "":
+		h.Set("Content-Encoding", "gzip")
+		to := &packer{ResponseWriter: w}
+		http.ServeContent(to, r, path.Base(p), fi.Modified, body)
+		if body.failed == nil {
+			body.failed = to.Close()
+		}
+	default:
+		http.ServeContent(w, r, path.Base(p), fi.Modified, body)
+	}
 	if body.failed != nil && r.Context().Err() == nil {
 		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
 	}

@@ -59,6 +59,9 @@ func (d *Dialect) routes() []route {
 
 		{"GET /templates", d.listTemplates, read},
 		{"GET /v2/templates", d.listTemplates, read},
+		{"GET /templates/{template}", d.getTemplate, read},
+		{"PATCH /templates/{template}", d.publish, admin},
+		{"PATCH /v2/templates/{template}", d.publish, admin},
 		{"GET /templates/{template}/{part}", d.templatePart, read},
 		{"DELETE /templates/{template}", d.removeTemplate, admin},
 		{"POST /v3/templates", d.newTemplate, admin},
@@ -66,8 +69,13 @@ func (d *Dialect) routes() []route {
 		{"PUT /uploads/{account}/{hash}", d.uploadFiles, ""},
 		{"POST /v2/templates/{template}/builds/{build}", d.startBuild, admin},
 		{"GET /templates/{template}/builds/{build}/status", d.buildStatus, read},
+		{"GET /templates/{template}/builds/{build}/logs", d.buildLogs, read},
 		{"POST /templates/tags", d.tagTemplate, admin},
 		{"DELETE /templates/tags", d.untagTemplate, admin},
+
+		{"GET /teams", d.teams, read},
+		{"GET /teams/{team}/metrics", d.teamMetrics, read},
+		{"GET /teams/{team}/metrics/max", d.teamMost, read},
 	}
 }
 
