@@ -21,6 +21,18 @@ $(S3SERVER): tools/s3server/go.mod
 
 s3server: $(S3SERVER)
 
+# Tests run through gotestsum. One that fails is run once more alone; if it then
+# passes, it is named at the end as one that is not steady, which is a defect to
+# mend. A data race or many failures end the run at once.
+GOTESTSUM := .cache/tools/gotestsum
+$(GOTESTSUM):
+	@mkdir -p $(@D)
+	GOFLAGS= GOBIN=$(CURDIR)/$(@D) go install gotest.tools/gotestsum@v1.13.0
+
+UNSTEADY := build/unsteady
+RUN_TESTS = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=$(UNSTEADY).$@
+
 .PHONY: s3server
 .PHONY: build test demo bench deps engine generate vet race real clean fuzz browser cgroup2 FORCE
 
@@ -51,16 +63,19 @@ vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 
-race: engine $(GUEST) $(S3SERVER)
-	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
+race: engine $(GUEST) $(S3SERVER) $(GOTESTSUM)
+	@rm -f $(UNSTEADY).$@
+	CGO_ENABLED=1 $(RUN_TESTS) --packages='$(RACE)' -- -race -timeout 15m
 
 # What the race detector cannot reach, real gVisor among it, on real templates.
-real: deps build $(S3SERVER)
+real: deps build $(S3SERVER) $(GOTESTSUM)
 	@mkdir -p $(TEST_DATA)
-	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth go test -timeout 30m -p 1 \
-		. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...
+	@rm -f $(UNSTEADY).$@
+	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth $(RUN_TESTS) \
+		--packages='. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...' -- -timeout 30m -p 1
 
 test: deps build vet race real
+	@for f in $(UNSTEADY).*; do ! test -s "$$f" || { echo "NOT STEADY, passed at the second try alone:"; cat "$$f"; }; done
 
 demo: deps build
 	@test/demo.sh
