@@ -95,6 +95,16 @@ type Engine interface {
 	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
 }
 
+// kernels is what it needs to run code.
+type kernels interface {
+	CreateCodeContext(ctx context.Context, id string, o sandbox.CodeOptions) (sandbox.CodeContext, error)
+	CodeContexts(ctx context.Context, id string) ([]sandbox.CodeContext, error)
+	RestartCodeContext(ctx context.Context, id, name string) (sandbox.CodeContext, error)
+	RemoveCodeContext(ctx context.Context, id, name string) error
+	RunCode(ctx context.Context, id string, r sandbox.CodeRun) (sandbox.CodeEvents, error)
+	CodeLanguages(ctx context.Context, id string) ([]string, error)
+}
+
 // Prefix is the path under which the control API is served on every host.
 const Prefix = "/e2b"
 
@@ -107,6 +117,8 @@ type Dialect struct {
 	log      *slog.Logger
 	control  http.Handler
 	guest    http.Handler // the services of the guest port
+	code     http.Handler // those of the kernel port
+	kernels  kernels
 	watchers watchers
 	known    known
 }
@@ -119,6 +131,8 @@ func New(c Config) *Dialect {
 	}
 	d.control = d.controlHandler()
 	d.guest = d.guestHandler()
+	d.kernels, _ = c.Engine.(kernels)
+	d.code = d.codeHandler()
 	return d
 }
 

@@ -39,24 +39,40 @@ const (
 // forward passes a request to a port of a sandbox, and wakes it if that is
 // allowed.
 func (d *Dialect) forward(w http.ResponseWriter, r *http.Request, id string, port int) {
-	ctx := sandbox.WithCaller(r.Context(), sandbox.Operator())
+	s, ctx, ok := d.admit(w, r, id)
+	if !ok {
+		return
+	}
+	if s, ok = d.wakeFor(ctx, w, r, s); ok {
+		d.proxy(&s, port).ServeHTTP(w, r.WithContext(ctx))
+	}
+}
+
+// admit finds the sandbox that a request for a port is for, if it may come there.
+// Otherwise it has answered.
+func (d *Dialect) admit(w http.ResponseWriter, r *http.Request, id string) (s sandbox.Sandbox, ctx context.Context, ok bool) {
+	ctx = sandbox.WithCaller(r.Context(), sandbox.Operator())
 	s, err := d.reachable(ctx, id)
+	if err == nil && private(&s) && !same(r.Header.Get(tokenHeader), d.trafficToken(s.ID)) {
+		err = &fault{status: http.StatusForbidden, text: "Sandbox is secured with a traffic access token: send it in the header " + strings.ToLower(tokenHeader)}
+	}
 	if err != nil {
 		d.renderTraffic(w, r, id, err)
-		return
 	}
-	if private(&s) && !same(r.Header.Get(tokenHeader), d.trafficToken(s.ID)) {
-		text := "Sandbox is secured with a traffic access token: send it in the header " + strings.ToLower(tokenHeader)
-		d.renderTraffic(w, r, id, &fault{status: http.StatusForbidden, text: text})
-		return
+	return s, ctx, err == nil
+}
+
+// wakeFor makes sure that a sandbox runs for a request. If it does not, it has
+// answered.
+func (d *Dialect) wakeFor(ctx context.Context, w http.ResponseWriter, r *http.Request, s sandbox.Sandbox) (sandbox.Sandbox, bool) {
+	if s.State == sandbox.Running {
+		return s, true
 	}
-	if s.State != sandbox.Running {
-		if s, err = d.engine.Awake(ctx, id); err != nil {
-			d.renderTraffic(w, r, id, err)
-			return
-		}
+	woken, err := d.engine.Awake(ctx, string(s.ID))
+	if err != nil {
+		d.renderTraffic(w, r, string(s.ID), err)
 	}
-	d.proxy(&s, port).ServeHTTP(w, r.WithContext(ctx))
+	return woken, err == nil
 }
 
 // proxy passes one request on; connections are not kept, as what listens may be

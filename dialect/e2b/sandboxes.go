@@ -55,15 +55,18 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 }
 
 // orSnapshot makes a create start from the snapshot of its template's name, if
-// there is one and no template.
+// there is one and no template, or from the template that the name means here.
 func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) error {
 	_, err := d.engine.Template(ctx, req.Template)
 	if kind := sandbox.KindOf(err); kind != sandbox.NotFound && kind != sandbox.Invalid {
 		return err
 	}
 	id, ok, err := d.snapshotOf(ctx, req.Template)
-	if ok {
+	switch {
+	case ok:
 		req.Template, req.Snapshot = "", id
+	case req.Template == codeAlias:
+		req.Template = codeTemplate
 	}
 	return err
 }

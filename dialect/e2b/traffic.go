@@ -72,11 +72,14 @@ func (d *Dialect) serveHost(w http.ResponseWriter, r *http.Request, host string)
 }
 
 func (d *Dialect) servePort(w http.ResponseWriter, r *http.Request, id string, port int) {
-	if port == guestPort {
+	switch {
+	case port == guestPort:
 		d.serveGuest(w, r, id)
-		return
+	case port == kernelPort && d.kernels != nil:
+		d.serveCode(w, r, id)
+	default:
+		d.forward(w, r, id, port)
 	}
-	d.forward(w, r, id, port)
 }
 
 // reachable is a sandbox that traffic may come to: it runs, or may be woken. All
