@@ -17,6 +17,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/berth-dev/berth/guest/kernel"
 	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/guestapi/v1/guestv1connect"
 )
@@ -60,6 +61,7 @@ type Guest struct {
 	shells   *sessions
 	watches  *watches
 	terms    *terminals
+	kernels  *kernel.Set
 }
 
 // New makes a guest that does nothing until Serve.
@@ -87,6 +89,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	g.shells = newSessions(g)
 
 	g.terms = &terminals{kids: kids}
+	g.kernels = kernel.NewSet()
 
 	g.watches = newWatches(g)
 
@@ -110,6 +113,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	g.entrance.Close()
 	g.watches.close()
 	g.terms.close()
+	g.kernels.Close()
 	g.shells.close() // their commands are processes
 	g.procs.close()
 	if ctx.Err() != nil && (errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed)) {
@@ -135,6 +139,8 @@ func (g *Guest) routes() http.Handler {
 	mux.Handle(guestv1connect.NewTerminalsHandler(&terminalService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.Handle(guestv1connect.NewSessionsHandler(g.shells,
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
+	mux.Handle(guestv1connect.NewKernelsHandler(&kernelService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.Handle(guestv1connect.NewProcessesHandler(&processService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))

@@ -135,6 +135,9 @@ func (s *identityService) Identify(ctx context.Context, r *connect.Request[guest
 	s.self.mu.Unlock()
 	// In this order: a stream that the door breaks finds its command loose.
 	s.procs.loosen()
+	for _, r := range s.kernels.Live() {
+		r.Loosen()
+	}
 	s.self.hold(0)
 	own, _ := ctx.Value(connKey{}).(net.Conn)
 	s.entrance.change(guestapi.Secret(r.Msg.Secret), own)
