@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 	"github.com/berth-dev/berth/guestapi/v1/guestv1connect"
@@ -43,11 +44,22 @@ type Client struct {
 	tools guestv1connect.FilesClient
 	eyes  guestv1connect.WatcherClient
 	ports guestv1connect.PortsClient
+	code  guestv1connect.KernelsClient
 	dial  func(context.Context) (net.Conn, error)
 	self  guestv1connect.IdentityClient
 	calls *http.Transport // HTTP/2: one connection for every call
 	files *http.Transport // HTTP/1.1: one connection for each body
 	http  *http.Client    // over files
+
+	carrier driver.Carrier // moves large files past the link; may be nil
+}
+
+// Of makes a client of a machine's guest. Where the machine can, the bytes of large
+// files do not pass the link.
+func Of(m driver.Machine) *Client {
+	c := New(m.Dial)
+	c.carrier, _ = m.(driver.Carrier)
+	return c
 }
 
 // New makes a client over connections that dial opens. Each must speak HTTP at
@@ -82,6 +94,7 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
 	c.ports = guestv1connect.NewPortsClient(over, origin, bounds...)
 	c.self = guestv1connect.NewIdentityClient(over, origin, bounds...)
+	c.code = guestv1connect.NewKernelsClient(over, origin, connect.WithReadMaxBytes(maxCodeEvent), connect.WithAcceptCompression("gzip", nil, nil))
 	return c
 }
 

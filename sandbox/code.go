@@ -38,6 +38,9 @@ const (
 	CodeDead     CodeState = "dead" // it has ended; the next run starts it anew
 )
 
+// CodeTemplate is the template that has kernels for code. It is built on request.
+const CodeTemplate = "code-interpreter"
+
 // DefaultLanguage is that of code that does not say another.
 const DefaultLanguage = "python"
 
@@ -124,10 +127,10 @@ func (o *CodeOptions) Check() error {
 
 // CodeRun is code to run in a context.
 type CodeRun struct {
-	Code    string        `json:"code"`
-	Context string        `json:"context,omitempty"` // id or name; "" means the language's own, made at its first use
-	Env     Env           `json:"env,omitempty"`     // of this run alone
-	Timeout time.Duration `json:"-"`                 // from its turn on; then it is interrupted, and killed if that does not end it. 0 means none
+	Code    string            `json:"code"`
+	Context string            `json:"context,omitempty"` // id or name; "" means the language's own, made at its first use
+	Env     map[string]string `json:"env,omitempty"`     // of this run alone
+	Timeout time.Duration     `json:"-"`                 // from its turn on; then it is interrupted, and killed if that does not end it. 0 means none
 
 	// Language picks the context if Context is "". Beside Context it must be that
 	// context's language.
@@ -137,9 +140,6 @@ type CodeRun struct {
 	// the guest then interrupts it.
 	Detach bool `json:"detach,omitempty"`
 }
-
-// Env is an environment, by name.
-type Env = map[string]string
 
 // Check reports an error of kind Invalid for the first thing that is wrong.
 func (r *CodeRun) Check() error {
@@ -168,7 +168,7 @@ func (r *CodeRun) Check() error {
 // says.
 type CodeEvent struct {
 	Type CodeEventType `json:"type"`
-	Seq  int64         `json:"seq"` // counts from 1 in each run; AttachCode goes on after one
+	Seq  int64         `json:"seq"` // counts from 1 in each run; the start has 0. AttachCode goes on after one
 	Time time.Time     `json:"time"`
 
 	Run     string `json:"run,omitempty"`     // CodeStarted: its id
@@ -185,7 +185,7 @@ type CodeEvent struct {
 type CodeEventType string
 
 const (
-	CodeStarted CodeEventType = "started" // always the first; it may wait for its turn after that
+	CodeStarted CodeEventType = "started" // the first of each stream; the run may wait for its turn after that
 	CodeStdout  CodeEventType = "stdout"
 	CodeStderr  CodeEventType = "stderr"
 	CodeShown   CodeEventType = "result"
