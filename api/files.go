@@ -195,16 +195,39 @@ func sendBody(w http.ResponseWriter, status int, body io.Reader, length int64) e
 	}
 	w.WriteHeader(status)
 	out := &pacedWriter{w: w, rc: http.NewResponseController(w)}
-	buf := make([]byte, 256<<10)
 	if length < 0 {
-		_, err := io.CopyBuffer(out, body, buf)
+		_, err := io.CopyBuffer(out, body, make([]byte, 256<<10))
 		return err
 	}
-	n, err := io.CopyBuffer(out, io.LimitReader(body, length), buf)
+	n, err := copyUpTo(out, body, length)
 	if err == nil && n < length {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// copyUpTo copies at most length bytes of a body, which may have large pieces of its
+// own.
+func copyUpTo(w io.Writer, body io.Reader, length int64) (int64, error) {
+	if whole, ok := body.(io.WriterTo); ok {
+		return whole.WriteTo(&bounded{w, length})
+	}
+	return io.CopyBuffer(w, io.LimitReader(body, length), make([]byte, 256<<10))
+}
+
+// bounded takes so many bytes and refuses more.
+type bounded struct {
+	w    io.Writer
+	left int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if int64(len(p)) > b.left {
+		return 0, errors.New("the body is longer than it said")
+	}
+	n, err := b.w.Write(p)
+	b.left -= int64(n)
+	return n, err
 }
 
 // describe puts a file's description into the header.

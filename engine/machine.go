@@ -48,7 +48,7 @@ func (e *Engine) attend(id sandbox.ID, l *live) {
 
 // keep registers a machine without watching it.
 func (e *Engine) keep(id sandbox.ID, m driver.Machine) *live {
-	l := &live{machine: m, guest: guestclient.New(m.Dial)}
+	l := &live{machine: m, guest: guestclient.Of(m)}
 	l.touch(e.now())
 	e.mu.Lock()
 	defer e.mu.Unlock()

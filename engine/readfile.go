@@ -37,6 +37,14 @@ type activeBody struct {
 	detach func() bool
 }
 
+// WriteTo gives the body in pieces as large as its source has them.
+func (b *activeBody) WriteTo(w io.Writer) (int64, error) {
+	if whole, ok := b.ReadCloser.(io.WriterTo); ok {
+		return whole.WriteTo(w)
+	}
+	return io.CopyBuffer(w, b.ReadCloser, make([]byte, 256<<10))
+}
+
 func (b *activeBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.detach()

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -45,10 +46,13 @@ func (g *Guest) readFile(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(guestapi.FileInfoHeader, string(described))
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if length >= 0 {
+	switch host := carrierOf(w, r); {
+	case host != nil && length >= carryFrom:
+		err = host.lend(f, length)
+	case length >= 0:
 		w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 		_, err = io.CopyN(w, f, length)
-	} else {
+	default:
 		_, err = io.Copy(w, f)
 	}
 	if err != nil {
@@ -111,7 +115,7 @@ func number(s string) (int64, error) {
 
 // writeFile answers PUT /files.
 func (g *Guest) writeFile(w http.ResponseWriter, r *http.Request) {
-	info, err := g.put(r.Context(), r.URL.Query(), r.Body)
+	info, err := g.put(r.Context(), r.URL.Query(), r.Body, carrierOf(w, r))
 	if err != nil {
 		sendError(w, err)
 		return
@@ -125,8 +129,8 @@ func (g *Guest) writeFile(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// put stores a body under a path, whole or not at all.
-func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader) (*guestv1.FileInfo, error) {
+// put stores a body under a path, whole or not at all. host may be nil.
+func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader, host *carrier) (*guestv1.FileInfo, error) {
 	name, err := cleanPath(q.Get("path"))
 	if err != nil {
 		return nil, err
@@ -143,7 +147,7 @@ func (g *Guest) put(ctx context.Context, q url.Values, body io.Reader) (*guestv1
 	if err != nil {
 		return nil, err
 	}
-	w := writing{g: g, target: target, mode: mode, owner: owner}
+	w := writing{g: g, target: target, mode: mode, owner: owner, host: host}
 	if old != nil {
 		w.keep(old)
 	} else if q.Get("parents") == "true" {
@@ -217,6 +221,7 @@ type writing struct {
 	target string
 	mode   uint32
 	owner  account
+	host   *carrier
 }
 
 // keep takes over from the file that will be replaced what is not asked for.
@@ -245,8 +250,7 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 			files.remove(temp)
 		}
 	}()
-	_, err = tarball.CopySparse(ctx, f, body)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(w.fill(ctx, f, body), f.Close()); err != nil {
 		return bodyError(ctx, err)
 	}
 	if err := files.chown(temp, w.owner.uid, w.owner.gid); err != nil {
@@ -256,6 +260,22 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 		return err
 	}
 	return files.rename(temp, w.target)
+}
+
+func (w *writing) fill(ctx context.Context, f *os.File, body io.Reader) error {
+	if err := w.host.offer(f); err != nil {
+		return err
+	}
+	first := make([]byte, 1)
+	n, err := io.ReadAtLeast(body, first, 1)
+	switch {
+	case errors.Is(err, io.EOF) && w.host.carried():
+		return w.host.complete(f)
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	}
+	_, err = tarball.CopySparse(ctx, f, io.MultiReader(bytes.NewReader(first[:n]), body))
+	return err
 }
 
 // onlyWriter hides a shortcut that would take small buffers.

@@ -50,6 +50,20 @@ const FileInfoHeader = "Berth-File-Info"
 // were heeded.
 const ExcludesHeader = "Berth-Excludes"
 
+// CarryHeader asks, on a request of /files, whether the host may move the bytes
+// itself. A guest that agrees names the descriptor under which it has the file
+// open, and keeps it open until the request ends:
+//
+//   - on the answer to GET, with the offset and the length of what is to be read, as
+//     in "7 0 1048576"; the answer's body has no bytes and ends when the host hangs up;
+//   - on an interim answer (103) to PUT, as in "7"; the bytes of the body still count,
+//     unless it ends with a CarriedTrailer.
+const CarryHeader = "Berth-Carry"
+
+// CarriedTrailer says, behind a PUT's empty body, how many bytes the host has moved
+// into the file, and with which error number it refused more: "1048576 0".
+const CarriedTrailer = "Berth-Carried"
+
 // Secret opens connections to one machine's guest.
 type Secret [SecretLen]byte
 

@@ -22,7 +22,11 @@ func (c *Client) Archive(ctx context.Context, path string, o sandbox.ArchiveOpti
 		return nil, &sandbox.Error{Op: op, Err: err}
 	}
 	q := url.Values{"path": {path}, "gzip": {strconv.FormatBool(o.Gzip)}, "exclude": o.Excludes}
-	resp, err := c.bodyCall(ctx, op, http.MethodGet, archiveRoute, q, nil)
+	req, err := bodyRequest(ctx, op, http.MethodGet, archiveRoute, q, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.bodyCall(ctx, op, req)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,21 @@ import (
 // any more; a read that waits then is the one that cannot be taken back.
 type bodySource struct {
 	in     io.Reader
+	way    *uploadWay // nil: the bytes go over the link
 	broken atomic.Pointer[error]
 	closed atomic.Bool
 }
 
+// Read is the transport's: what it gives goes over the link.
 func (b *bodySource) Read(p []byte) (int, error) {
+	if b.way != nil {
+		return b.way.read(b, p)
+	}
+	return b.take(p)
+}
+
+// take reads the body.
+func (b *bodySource) take(p []byte) (int, error) {
 	if b.closed.Load() {
 		return 0, errClosed
 	}

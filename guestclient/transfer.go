@@ -30,16 +30,50 @@ func (c *Client) ReadFile(ctx context.Context, path string, r sandbox.ReadRange)
 		return nil, sandbox.FileInfo{}, sandbox.Errorf(op, sandbox.Invalid, "the range %d+%d is negative", r.Offset, r.Length)
 	}
 	q := url.Values{"path": {path}, "offset": {strconv.FormatInt(r.Offset, 10)}, "length": {strconv.FormatInt(r.Length, 10)}}
-	resp, err := c.bodyCall(ctx, op, http.MethodGet, filesRoute, q, nil)
+	way := c.carry()
+	resp, err := c.download(ctx, op, q, way != nil)
 	if err != nil {
+		giveBack(way)
 		return nil, sandbox.FileInfo{}, err
 	}
 	info, err := decodeInfo([]byte(resp.Header.Get(guestapi.FileInfoHeader)))
+	var past *carriedBody
+	if err == nil && way != nil {
+		past, err = lent(resp.Header, r)
+	}
 	if err != nil {
+		giveBack(way)
 		resp.Body.Close()
 		return nil, info, broken(op, "%w", err)
 	}
-	return &fileBody{ctx: ctx, op: op, in: resp.Body}, info, nil
+	if past == nil {
+		giveBack(way)
+		return &fileBody{ctx: ctx, op: op, in: resp.Body}, info, nil
+	}
+	past.op, past.way, past.hold = op, way, resp.Body
+	past.ctx, past.cancel = context.WithCancel(ctx)
+	past.again = func(rest sandbox.ReadRange) (io.ReadCloser, error) {
+		q.Set("offset", strconv.FormatInt(rest.Offset, 10))
+		q.Set("length", strconv.FormatInt(rest.Length, 10))
+		resp, err := c.download(ctx, op, q, false)
+		if err != nil {
+			return nil, err
+		}
+		return &fileBody{ctx: ctx, op: op, in: resp.Body}, nil
+	}
+	return past, info, nil
+}
+
+// download asks for a file; past offers a way past the link for it.
+func (c *Client) download(ctx context.Context, op string, q url.Values, past bool) (*http.Response, error) {
+	req, err := bodyRequest(ctx, op, http.MethodGet, filesRoute, q, nil)
+	if err != nil {
+		return nil, err
+	}
+	if past {
+		req.Header.Set(guestapi.CarryHeader, "1")
+	}
+	return c.bodyCall(ctx, op, req)
 }
 
 // WriteFile stores what body gives under path, whole or not at all. An error of
@@ -91,7 +125,17 @@ const (
 func (c *Client) upload(ctx context.Context, op, method, route string, q url.Values, body io.Reader) ([]byte, error) {
 	source := &bodySource{in: body}
 	defer source.Close()
-	resp, err := c.bodyCall(ctx, op, method, route, q, source)
+	req, err := bodyRequest(ctx, op, method, route, q, source)
+	if err != nil {
+		return nil, err
+	}
+	if method == http.MethodPut && route == filesRoute {
+		if way := c.carry(); way != nil {
+			source.way, req = offer(req, way)
+			defer source.way.end()
+		}
+	}
+	resp, err := c.bodyCall(ctx, op, req)
 	if err != nil {
 		if own := source.failure(); own != nil {
 			err = &sandbox.Error{Op: op, Err: fmt.Errorf("read the body: %w", own)}
@@ -106,9 +150,8 @@ func (c *Client) upload(ctx context.Context, op, method, route string, q url.Val
 	return data, nil
 }
 
-// bodyCall makes one request of the routes for bodies and reads its error, if it
-// is one.
-func (c *Client) bodyCall(ctx context.Context, op, method, route string, q url.Values, body io.Reader) (*http.Response, error) {
+// bodyRequest makes a request of the routes for bodies.
+func bodyRequest(ctx context.Context, op, method, route string, q url.Values, body io.Reader) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, origin+route+"?"+q.Encode(), body)
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, Err: err}
@@ -116,6 +159,11 @@ func (c *Client) bodyCall(ctx context.Context, op, method, route string, q url.V
 	if body != nil {
 		req.Header.Set("Expect", "100-continue") // a refusal comes before the body
 	}
+	return req, nil
+}
+
+// bodyCall makes a request and reads its error, if the answer is one.
+func (c *Client) bodyCall(ctx context.Context, op string, req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreached(ctx, op, err)

@@ -75,6 +75,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"TerminalPause", testTerminalPause},
 		{"Files", testFiles},
 		{"LargeFiles", testLargeFiles},
+		{"Carry", testCarry},
 		{"FileTools", testFileTools},
 		{"Archives", testArchives},
 		{"Watch", testWatch},
@@ -111,6 +112,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"ForkStopped", testForkStopped},
 		{"ForkInPart", testForkInPart},
 		{"ForkRefusals", testForkRefusals},
+		{"CarryFork", testCarryFork},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			h := newDriver(t)
@@ -166,7 +168,7 @@ func stop(t *testing.T, m driver.Machine) {
 // client speaks to a machine until the end of the test.
 func client(t *testing.T, m driver.Machine) *guestclient.Client {
 	t.Helper()
-	c := guestclient.New(m.Dial)
+	c := guestclient.Of(m)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -72,7 +72,8 @@ type Driver struct {
 	exe     string
 	groups  *cgroups
 	gateway *netgw.Gateway
-	imageMu sync.Mutex // one image is made at a time
+	imageMu sync.Mutex    // one image is made at a time
+	carries chan struct{} // a token for each file that moves
 
 	mu     sync.Mutex
 	held   map[sandbox.ID]*machine // nil value: being made or taken up
@@ -112,7 +113,8 @@ func New(c Config) (*Driver, error) {
 			return nil, fault("open driver", "", err)
 		}
 	}
-	return &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway, held: map[sandbox.ID]*machine{}}, nil
+	return &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway,
+		carries: make(chan struct{}, carriesAll), held: map[sandbox.ID]*machine{}}, nil
 }
 
 // Class implements driver.Driver.

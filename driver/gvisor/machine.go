@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,9 @@ type machine struct {
 	link   *netgw.Link
 	pidfd  *os.File
 
+	carries chan struct{} // a token for each file that moves past the link
+	bare    atomic.Bool   // the engine knows no such way
+
 	over chan struct{} // closed when the sentry has ended, after exit is set
 	exit driver.Exit
 	quit chan struct{} // closed when the watcher has returned
@@ -68,7 +72,7 @@ func (d *Driver) attach(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, 
 	}
 	m := &machine{
 		driver: d, id: id, place: d.place(id), group: d.groups.group(string(id)),
-		state: s, link: link, pidfd: pidfd,
+		state: s, link: link, pidfd: pidfd, carries: make(chan struct{}, carriesEach),
 		over: make(chan struct{}), quit: make(chan struct{}),
 	}
 	go m.watch()

@@ -183,4 +183,16 @@ func (cm *containerManager) Stand(args *StandArgs, _ *struct{}) error {
 		At:      `"size=" + mountConf.Size`,
 		Replace: `"size=" + strings.Replace(mountConf.Size, "/", ",nr_inodes=", 1)`,
 	},
+	{
+		Why:   "what no task does stands still with the tasks",
+		File:  "pkg/sentry/kernel/kernel.go",
+		At:    "\tk.tasks.aioGoroutines.Wait()\n",
+		After: "\tholdCarries()\n",
+	},
+	{
+		Why:   "and goes on with them",
+		File:  "pkg/sentry/kernel/kernel.go",
+		At:    "\tk.tasks.EndExternalStop()\n",
+		After: "\tletCarries()\n",
+	},
 }
