@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
@@ -45,23 +46,31 @@ const idleSeconds = 600
 const user = "root"
 
 // box gives the sandbox of the id in a request's path, and makes it if there is none.
+// Of many calls at once one makes it, and the others wait for that.
 func (b *Bridge) box(r *http.Request) (string, error) {
 	ctx, name := r.Context(), nameOf(r.PathValue("id"))
 	s, err := b.Engine.Get(ctx, name)
-	if err == nil && s.State != sandbox.Failed {
+	switch kind := sandbox.KindOf(err); {
+	case err != nil && kind != sandbox.NotFound:
+		return "", failed("pool error", codePool, err)
+	case err == nil && s.State != sandbox.Starting && s.State != sandbox.Failed:
 		return string(s.ID), nil
 	}
-	if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
-		return "", failed("pool error", codePool, err)
+	c, cerr := sandbox.CallerOf(ctx)
+	switch {
+	case cerr != nil:
+		return "", cerr
+	case c.May(sandbox.ScopeAdmin):
+		return b.make(ctx, name)
+	case err == nil && s.State == sandbox.Starting:
+		return "", &fault{status: http.StatusServiceUnavailable, code: codePool, text: "the sandbox is starting"}
 	}
-	c, err := sandbox.CallerOf(ctx)
-	if err != nil {
-		return "", err
-	}
-	if !c.May(sandbox.ScopeAdmin) {
-		return "", forbidden("there is no such sandbox, and the key may make none")
-	}
-	s, err = b.Engine.Create(ctx, sandbox.CreateRequest{Name: name, Get: true, Template: b.Template,
+	return "", forbidden("there is no such sandbox, and the key may make none")
+}
+
+// make gives the living sandbox of a name, or makes it.
+func (b *Bridge) make(ctx context.Context, name string) (string, error) {
+	s, err := b.Engine.Create(ctx, sandbox.CreateRequest{Name: name, Get: true, Template: b.Template,
 		Metadata: map[string]string{metaMade: "true"}, Idle: &sandbox.Idle{TimeoutSeconds: idleSeconds, Action: sandbox.ActPause}})
 	if sandbox.KindOf(err) == sandbox.Exhausted {
 		return "", &fault{status: http.StatusServiceUnavailable, code: codeFull, text: "capacity exceeded", err: err}
