@@ -151,7 +151,18 @@ func (a *asked) answer(ctx context.Context, reply *dns.Msg) {
 		a.note(name, refuse("", cmp.Or(r.missing(), "questions of this type are not answered")), nil, "")
 		return
 	}
-	d := a.judge(r, name)
+	d, resolution := a.judge(r, name), ResolveOutside
+	if r.divert != nil {
+		resolution = r.divert.Resolve(t.id, name)
+	}
+	if resolution == ResolveRefused {
+		d = refuse(ruleDivert, "its diverter knows no such name")
+	}
+	if !d.allowed && resolution == ResolveHere {
+		a.here(reply, name)
+		a.note(name, decision{allowed: true, rule: ruleDivert}, a.told(reply.Answer), "")
+		return
+	}
 	if !d.allowed {
 		// Whoever is told that a question was refused asks again for a minute.
 		reply.Rcode = dns.RcodeNameError
@@ -165,7 +176,17 @@ func (a *asked) answer(ctx context.Context, reply *dns.Msg) {
 	case slices.Contains(withoutAnswer, a.q.Qtype):
 		return // there is nothing of this type
 	}
+	if resolution == ResolveHere {
+		limited, cancel := context.WithTimeout(ctx, resolveHereTime)
+		defer cancel()
+		ctx = limited
+	}
 	got, err := g.resolver.ask(ctx, account, a.q, t.questions.allow)
+	if resolution == ResolveHere && err != errTooMany && (err != nil || !found(a.keep(r, got))) {
+		a.here(reply, name)
+		a.note(name, decision{allowed: true, rule: ruleDivert}, a.told(reply.Answer), "")
+		return
+	}
 	if err != nil {
 		reply.Rcode = dns.RcodeServerFailure
 		if err == errTooMany {

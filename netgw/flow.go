@@ -49,15 +49,16 @@ type flow struct {
 
 	sent, received atomic.Int64
 
-	mu      sync.Mutex
-	rule    string
-	host    string // that the client has shown
-	held    bool   // its client's first bytes wait to be judged
-	peeked  bool
-	looked  bool // its requests are looked at
-	spare   net.Conn
-	verdict sandbox.Verdict
-	reason  string
+	mu       sync.Mutex
+	rule     string
+	host     string // that the client has shown
+	held     bool   // its client's first bytes wait to be judged
+	peeked   bool
+	looked   bool // its requests are looked at
+	diverted bool // a diverter decides, or has taken it over: the rules have no say
+	spare    net.Conn
+	verdict  sandbox.Verdict
+	reason   string
 }
 
 // begin judges an attempt and gives it a place. A refusal is on the audit when
@@ -219,8 +220,14 @@ func (f *flow) rejudge() {
 	r := f.t.rules
 	f.t.mu.Unlock()
 	f.mu.Lock()
-	host, held, peeked, looked := f.host, f.held, f.peeked, f.looked
+	host, held, peeked, looked, diverted := f.host, f.held, f.peeked, f.looked, f.diverted
 	f.mu.Unlock()
+	if diverted {
+		if r == nil || r.divert == nil {
+			f.cut(changed + "nobody decides over it any more")
+		}
+		return
+	}
 	d := f.g.judge(r, f.udp, f.to, f.names)
 	switch {
 	case !d.allowed:

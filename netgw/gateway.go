@@ -34,6 +34,10 @@ type Config struct {
 	// one, policies that need it are refused.
 	Intercept interceptor
 
+	// Diverters decide, by the names that policies call them, over connections
+	// before the rules do.
+	Diverters map[string]Diverter
+
 	Now   func() time.Time // nil means time.Now
 	Flows int              // open connections of one sandbox; 0 means 1,024
 	Total int              // open connections of all sandboxes; 0 means 16,384
@@ -51,6 +55,7 @@ type Gateway struct {
 	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 	audit       auditor
 	intercept   interceptor
+	diverters   map[string]Diverter
 	now         func() time.Time
 	own         ownAddresses
 	resolver    *resolver
@@ -67,7 +72,7 @@ const dialTime = 15 * time.Second
 // New returns a Gateway. It starts nothing.
 func New(c Config) (*Gateway, error) {
 	g := &Gateway{
-		allow: c.Allow, deny: c.Deny, dial: c.Dial, audit: c.Audit, intercept: c.Intercept, now: c.Now,
+		allow: c.Allow, deny: c.Deny, dial: c.Dial, audit: c.Audit, intercept: c.Intercept, diverters: c.Diverters, now: c.Now,
 		tenants: map[sandbox.ID]*tenant{},
 	}
 	if g.dial == nil {

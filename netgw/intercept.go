@@ -34,6 +34,7 @@ type Flow struct {
 	Host string         // the server's name, as the client's first bytes have it: lower case, without a port
 	Addr netip.AddrPort // what the client dialled
 	TLS  bool           // the first bytes are a ClientHello
+	HTTP bool           // they are a request in plain text; of connections that a diverter is shown alone
 
 	f *flow
 }

@@ -13,7 +13,8 @@ import (
 type rules struct {
 	policy      sandbox.Policy
 	allow, deny []rule
-	inject      domains // hosts with an inject rule
+	inject      domains  // hosts with an inject rule
+	divert      Diverter // that decides before the rules do; nil: none
 }
 
 // rule is one rule made ready. It is about connections, unless it inspects.
@@ -79,6 +80,12 @@ func (g *Gateway) compile(s *sandbox.Sandbox) (*rules, error) {
 		return nil, err
 	}
 	r := &rules{policy: p}
+	if p.Divert != "" {
+		if r.divert = g.diverters[p.Divert]; r.divert == nil {
+			return nil, &sandbox.Error{Op: "check policy", Kind: sandbox.Unsupported, Err: fmt.Errorf("this server has no diverter %q", p.Divert),
+				Hint: "leave divert out: the door that needs it sets it"}
+		}
+	}
 	for i := range p.Allow {
 		c := compileRule(&p.Allow[i], "allow", i)
 		if err := g.checkOpen(&c); err != nil {

@@ -23,6 +23,10 @@ func (l *Link) connect(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	seq, known := l.syns.take(id)
 	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
+	if by := l.tenant.diverter(); by != nil && to.Port() != 53 && to.Port() != 853 { // names are asked of the gateway
+		l.divert(r, to, by)
+		return
+	}
 	f, d := l.gateway.begin(l.ctx, l.tenant, false, to)
 	if f == nil {
 		r.Complete(true)

@@ -20,6 +20,11 @@ func (p *Policy) Check() error {
 	if !slices.Contains(Profiles(), p.Profile) {
 		return &Error{Op: op, Kind: Invalid, Err: fmt.Errorf("%.40q is no profile", p.Profile), Hint: fmt.Sprintf("the profiles are %v", Profiles())}
 	}
+	if p.Divert != "" {
+		if err := CheckName(p.Divert); err != nil {
+			return &Error{Op: op + ": divert", Err: err}
+		}
+	}
 	if p.Profile == ProfileNone && len(p.Allow)+len(p.Inject) > 0 {
 		return &Error{Op: op, Kind: Invalid, Err: errors.New("the profile none contradicts its allow and inject rules"), Hint: "take the profile allow-list, or no rules"}
 	}

@@ -38,6 +38,11 @@ type Policy struct {
 	Allow   []Rule   `json:"allow,omitempty"`
 	Deny    []Rule   `json:"deny,omitempty"`
 	Inject  []Inject `json:"inject,omitempty"` // credentials, and handlers, by host
+
+	// Divert names a part of the server that decides over each connection before
+	// the rules do, on behalf of a door that serves the sandbox: what it does not
+	// take over is left to them.
+	Divert string `json:"divert,omitempty"`
 }
 
 // Rule matches connections. Of the conditions that it gives, all must hold; of

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"sync"
 	"time"
 
@@ -251,9 +252,14 @@ func (a *authority) certificate(host string, now time.Time) (*tls.Certificate, e
 		a.leaf = key
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial(), DNSNames: []string{host}, NotBefore: now.Add(-early), NotAfter: now.Add(leafLife),
+		SerialNumber: serial(), NotBefore: now.Add(-early), NotAfter: now.Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		t.IPAddresses = []net.IP{ip}
+	} else {
+		t.DNSNames = []string{host}
 	}
 	if len(host) <= 64 { // the bound on a common name
 		t.Subject.CommonName = host
