@@ -33,13 +33,18 @@ type Base struct {
 	From    string // for sandbox.BuildStage
 	Env     map[string]string
 	Workdir string // "" means the root
+
+	// Entrypoint and Cmd are what an image inherits that says nothing of them.
+	Entrypoint, Cmd []string
 }
 
 // Plan is what a Dockerfile asks for.
 type Plan struct {
 	Stages []sandbox.BuildStage // those that the last one needs, each before who needs it
 	Start  []string             // ENTRYPOINT and CMD of the last stage itself; nil if it has none
-	Ready  string               // a line for a shell, of its HEALTHCHECK; or ""
+
+	Entrypoint, Cmd []string // the two parts of Start
+	Ready           string   // a line for a shell, of its HEALTHCHECK; or ""
 }
 
 // Parse reads a Dockerfile. Invalid: it cannot be read, names a stage that is not
@@ -80,7 +85,7 @@ func parse(ctx context.Context, in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	return Plan{Stages: r.plan, Start: last.start(), Ready: last.ready}, nil
+	return Plan{Stages: r.plan, Start: last.start(), Entrypoint: last.entrypoint, Cmd: last.cmd, Ready: last.ready}, nil
 }
 
 const maxStages = 100

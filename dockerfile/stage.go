@@ -35,6 +35,7 @@ func (s *stage) begin(name string) error {
 	}
 	s.built.From = base.From
 	maps.Copy(s.env, base.Env)
+	s.entrypoint, s.cmd = base.Entrypoint, base.Cmd
 	if base.Workdir != "" {
 		s.workdir = base.Workdir
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,9 @@ type building struct {
 	say    func(sandbox.Progress)
 	stages []*stage
 	start  []string // that the Dockerfile asks for
-	ready  string
+
+	entrypoint, cmd []string // that the template keeps
+	ready           string
 }
 
 // stage is one root on its way. Its steps begin with those of the stage that it
@@ -79,6 +82,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 		return t, err
 	}
 	t.Name, t.Policy, t.Limits, t.Created, t.Build = req.Name, req.Policy, req.Limits, e.now().UTC().Round(0), buildOf(ctx)
+	t.Entrypoint, t.Cmd = b.entrypoint, b.cmd
 	before, err := e.templates.Get(ctx, req.Name)
 	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.Internal {
 		return t, err
@@ -136,6 +140,12 @@ func (b *building) plan(ctx context.Context) error {
 			return err
 		}
 		stages, b.start, b.ready = p.Stages, p.Start, p.Ready
+		if b.req.Hold {
+			b.start, b.ready, b.entrypoint, b.cmd = nil, "", p.Entrypoint, p.Cmd
+		}
+	}
+	if len(b.req.Entrypoint)+len(b.req.Cmd) > 0 {
+		b.entrypoint, b.cmd = b.req.Entrypoint, b.req.Cmd
 	}
 	for _, one := range stages {
 		s, err := b.planStage(ctx, one)
@@ -150,6 +160,11 @@ func (b *building) plan(ctx context.Context) error {
 // base resolves what a Dockerfile's FROM names: a template, else an image.
 func (b *building) base(ctx context.Context, name string) (dockerfile.Base, error) {
 	from := name
+	if own := b.req.Images[name]; own != "" {
+		if _, err := b.templates.Get(ctx, own); sandbox.KindOf(err) != sandbox.NotFound {
+			name = own
+		}
+	}
 	if form, _, ok := strings.Cut(name, ":"); name != sandbox.FromScratch && (!ok || !isSource(form)) {
 		_, err := b.templates.Get(ctx, name)
 		switch kind := sandbox.KindOf(err); {
@@ -172,7 +187,11 @@ func (b *building) base(ctx context.Context, name string) (dockerfile.Base, erro
 	if env["PATH"] == "" {
 		env["PATH"] = sandbox.DefaultPath
 	}
-	return dockerfile.Base{From: from, Env: env, Workdir: t.Workdir}, nil
+	base := dockerfile.Base{From: from, Env: env, Workdir: t.Workdir}
+	if b.req.Hold {
+		base.Entrypoint, base.Cmd = t.Entrypoint, t.Cmd
+	}
+	return base, nil
 }
 
 func isSource(form string) bool {
@@ -257,7 +276,7 @@ func (b *building) root(ctx context.Context, s *stage) (sandbox.Template, error)
 		like.User = orElse(step.User, like.User)
 	}
 	key := keyOf("root", s.key(), like.Env, like.User, like.Workdir)
-	if len(s.steps) == 0 {
+	if !slices.ContainsFunc(s.steps, changesRoot) {
 		like.Digest, like.Size = s.base.Digest, s.base.Size
 		return like, nil
 	}
@@ -277,6 +296,12 @@ func (b *building) root(ctx context.Context, s *stage) (sandbox.Template, error)
 	}
 	t, err := b.templates.Pack(ctx, like, key, stream, b.say)
 	return t, errors.Join(err, stream.Close())
+}
+
+// changesRoot reports whether a step may leave another root behind, not only other
+// words about its processes.
+func changesRoot(step sandbox.BuildStep) bool {
+	return step.Run != nil || step.Copy != nil || step.Workdir != "" && step.Workdir != sandbox.DefaultWorkdir
 }
 
 // notOfRoot is what a running sandbox has in its tree that belongs to no root.

@@ -128,7 +128,7 @@ func (e *Engine) changeGrant(ctx context.Context, op, id, secret string, change 
 // into: then it must trust its own authority.
 func (s *stored) inspected() bool {
 	p := s.Policy
-	return p != nil && (len(p.Inject) > 0 || slices.ContainsFunc(p.Allow, inspects) || slices.ContainsFunc(p.Deny, inspects))
+	return p != nil && (len(p.Inject) > 0 || p.Divert != "" || slices.ContainsFunc(p.Allow, inspects) || slices.ContainsFunc(p.Deny, inspects))
 }
 
 func inspects(r sandbox.Rule) bool { return r.Inspects() }

@@ -136,7 +136,20 @@ func (c *CopyStep) check() error {
 
 // Staged reports whether the request does more than take a root as it is.
 func (r *BuildRequest) Staged() bool {
-	return len(r.Steps) > 0 || r.Dockerfile != "" || r.Start != "" || r.Limits != nil || strings.HasPrefix(r.From, "template:") || r.From == FromScratch
+	return len(r.Steps) > 0 || r.Dockerfile != "" || r.Start != "" || r.Limits != nil || strings.HasPrefix(r.From, "template:") || r.From == FromScratch ||
+		len(r.Entrypoint)+len(r.Cmd) > 0
+}
+
+func (r *BuildRequest) checkImages() error {
+	if len(r.Images) > MaxBuildArgs {
+		return Errorf("check build", Invalid, "%d images, at most %d are taken", len(r.Images), MaxBuildArgs)
+	}
+	for image, name := range r.Images {
+		if err := CheckName(name); err != nil {
+			return &Error{Op: fmt.Sprintf("check the template of %.80q", image), Err: err}
+		}
+	}
+	return nil
 }
 
 // checkStaged checks what only such a request says.
@@ -157,6 +170,12 @@ func (r *BuildRequest) checkStaged() error {
 		return Errorf(op, Invalid, "ready_seconds is %d, 0 to %d are taken", r.ReadySeconds, MaxReady)
 	case r.Ready != "" && r.Start == "" && r.Dockerfile == "":
 		return &Error{Op: op, Kind: Invalid, Err: errors.New("ready asks for what start has begun"), Hint: "give start too"}
+	}
+	if err := r.checkImages(); err != nil {
+		return err
+	}
+	if n := len(strings.Join(append(r.Entrypoint, r.Cmd...), " ")); n > MaxArgBytes {
+		return Errorf(op, Invalid, "entrypoint and cmd have %d bytes, at most %d are taken", n, MaxArgBytes)
 	}
 	if r.Limits != nil {
 		limits := r.Limits.WithDefaults(DefaultLimits())

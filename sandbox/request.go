@@ -59,6 +59,16 @@ type BuildRequest struct {
 	Args       map[string]string `json:"args,omitempty"`       // of the Dockerfile
 	Context    string            `json:"context,omitempty"`    // an uploaded tar stream, for copies
 
+	// Images says which templates stand for images that the Dockerfile names.
+	Images map[string]string `json:"images,omitempty"`
+
+	// Hold keeps the Dockerfile's ENTRYPOINT and CMD, and those of the template that
+	// it begins with, as the new one's: they do not run when it is made. Entrypoint
+	// and Cmd are kept likewise, in their place.
+	Hold       bool     `json:"hold,omitempty"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+
 	// Start is a line for bash that runs when the template is made, and goes on in
 	// every sandbox of it. Ready is asked again and again until it ends with 0;
 	// without it the template is ready once Start has ended or lived for some time.

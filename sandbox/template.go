@@ -16,6 +16,11 @@ type Template struct {
 	Build   string            `json:"build,omitempty"`  // the id of the build that made it, if that went on by itself
 	Limits  *Limits           `json:"limits,omitempty"` // of sandboxes that ask for no other; a zero field is the default
 
+	// Entrypoint and Cmd are the program that its image was made for, with its
+	// arguments, for doors that run it in each sandbox.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+
 	// Start is the command that was started when it was made, if there is one, and
 	// Snapshot what its sandboxes go on from. That belongs to Account.
 	Start    string `json:"start,omitempty"`
