@@ -39,6 +39,14 @@ type File struct {
 	Room      Room      `toml:"room"`
 	Snapshots Snapshots `toml:"snapshots"`
 	Store     Store     `toml:"store"`
+
+	Containers Containers `toml:"containers"`
+}
+
+// Containers says how sandboxes are started as containers.
+type Containers struct {
+	Socket string `toml:"socket"` // path of the Docker Engine's socket; "" serves none
+	Forget bool   `toml:"forget"` // one that was stopped begins anew: its files and processes are lost
 }
 
 // Limits are of the server.

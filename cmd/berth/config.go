@@ -47,6 +47,7 @@ func (f *serveFlags) configure(cmd *cobra.Command) error {
 		}
 	}
 	f.archive.configure(cmd, c.Snapshots)
+	f.docker.configure(cmd.Flags().Changed("docker-socket"), c.Containers)
 	if c.Drain.Duration != 0 && !cmd.Flags().Changed("drain") {
 		f.drain = c.Drain.Duration
 	}

@@ -33,6 +33,7 @@ type serveFlags struct {
 	ingress                      ingressFlags
 	credentials                  credentialFlags
 	archive                      archiveFlags
+	docker                       dockerFlags
 	warm                         int
 
 	configPath  string
@@ -75,6 +76,7 @@ func (p *program) serveCommand() *cobra.Command {
 	f.ingress.register(flags)
 	f.credentials.register(flags)
 	f.archive.register(flags)
+	f.docker.register(flags)
 	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
 	return cmd

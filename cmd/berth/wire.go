@@ -19,6 +19,8 @@ import (
 	"github.com/berth-dev/berth/audit"
 	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/dialect/cloudflare"
+	"github.com/berth-dev/berth/dialect/cloudflare/docker"
 	"github.com/berth-dev/berth/dialect/e2b"
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/driver/fake"
@@ -75,6 +77,7 @@ type ground struct {
 	sums      *meter.Book
 	measures  *metrics.Registry
 	secret    []byte // signs URLs and tokens
+	egress    *docker.Egress
 }
 
 // openHouse opens the parts from the ground up. A failure closes those that
@@ -97,7 +100,10 @@ func openHouse(ctx context.Context, f *serveFlags, data, key string, in *ingress
 	if err != nil {
 		return nil, err
 	}
-	h.openDoors(f, key, in, g, e, log)
+	guests := h.openDoors(f, key, in, g, e, log)
+	if err := h.openContainers(ctx, f, g, docker.Config{Engine: e, Server: guests}, log); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -120,6 +126,8 @@ func (h *house) openOutward(ctx context.Context, f *serveFlags, data string, g *
 	}
 	h.parts = append(h.parts, part{"interception", g.keeping.proxy.Close})
 	outward.Audit, outward.Intercept = g.audit, looking{g.keeping.proxy}
+	g.egress = docker.NewEgress(authority{g.keeping.proxy})
+	outward.Diverters = map[string]netgw.Diverter{docker.DiverterName: diverting{g.egress}}
 	if g.gateway, err = netgw.New(outward); err != nil {
 		return err
 	}
@@ -203,14 +211,17 @@ func (h *house) openEngine(ctx context.Context, f *serveFlags, data string, g *g
 }
 
 // openDoors puts the doors before the engine; a request goes to the first that
-// claims it.
-func (h *house) openDoors(f *serveFlags, key string, in *ingress, g *ground, e *engine.Engine, log *slog.Logger) {
+// claims it. guests answers what a container's own program would.
+func (h *house) openDoors(f *serveFlags, key string, in *ingress, g *ground, e *engine.Engine, log *slog.Logger) (guests func(sandbox.ID) http.Handler) {
 	native := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: g.secret, Hosts: []string{f.domain}, Logger: log,
 		Previews: in.preview, Accounts: g.book, Used: e.Used, ClaimURL: f.config.URL,
 		LowDisk: e.LowDisk, Metrics: g.measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: g.measures})
 	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, g.book.EnterDigits), Secret: g.secret, Logger: log})
+	containers := cloudflare.New(cloudflare.Config{Engine: e, Enter: enterByDigits(key, g.book.EnterDigits), Logger: log})
 	previews, door := in.doors(e, f.domain, native, log)
-	h.handler, h.streams, h.endless = doors(previews, compatible), native.Close, door.Close
+	h.handler, h.streams = doors(previews, compatible, containers), native.Close
+	h.endless = func() { door.Close(); containers.Close() }
+	return func(id sandbox.ID) http.Handler { return containers.Sandbox(string(id)) }
 }
 
 // close closes the parts in reverse. Sandboxes live on. After a part that does

@@ -1,0 +1,278 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// serverProgram is the vendor's own program in an image: what it would serve is
+// served from outside, and what follows it is run.
+const serverProgram = "/sandbox"
+
+// create makes a container, or a sidecar, which then waits to be started.
+func (d *Dialect) create(w http.ResponseWriter, r *http.Request) error {
+	var b createBody
+	if err := readBody(w, r, &b); err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(r.URL.Query().Get("name"), "/")
+	if name == "" {
+		name = "berth-" + strings.ToLower(string(sandbox.NewID()))
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	unlock, err := d.names.lock(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	id := ""
+	if isSidecar(&b) {
+		id, err = d.createSidecar(r.Context(), name, &b)
+	} else {
+		id, err = d.createContainer(r.Context(), name, &b)
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, map[string]any{"Id": id, "Warnings": []string{}})
+	return nil
+}
+
+func (d *Dialect) createContainer(ctx context.Context, name string, b *createBody) (id string, err error) {
+	if d.sidecar(name) != nil {
+		return "", taken(name)
+	}
+	if err := checkHost(&b.HostConfig); err != nil {
+		return "", err
+	}
+	img, err := d.image(ctx, b.Image)
+	if err != nil {
+		return "", err
+	}
+	st, err := d.planned(name, img, b)
+	if err != nil {
+		return "", err
+	}
+	old, err := d.find(ctx, name)
+	switch {
+	case sandbox.KindOf(err) == sandbox.NotFound:
+	case err != nil:
+		return "", err
+	case old.Phase == asleep || old.Phase == exited && !d.forget:
+		if old.Image == st.Image && old.box.Image == img.digest {
+			return d.adopt(ctx, old, st)
+		}
+		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now
+			return "", err
+		}
+	default:
+		return "", taken(name)
+	}
+	return d.make(ctx, st, img, b)
+}
+
+func taken(name string) error {
+	return &sandbox.Error{Op: "create container", Kind: sandbox.Conflict, Err: fmt.Errorf("The container name %q is already in use", name),
+		Hint: "remove it, or take another name"}
+}
+
+// checkHost refuses what would give a container a part of the host.
+func checkHost(h *hostConfig) error {
+	for _, m := range h.Mounts {
+		if m.Type != "" {
+			return unsupported("mount "+printable(m.Source), "volumes and folders of the host are not mounted")
+		}
+	}
+	if len(h.Binds) > 0 {
+		return unsupported("mount "+printable(h.Binds[0]), "folders of the host are not mounted")
+	}
+	if h.Privileged {
+		return unsupported("give privileges", "a sandbox has none over its host")
+	}
+	if len(h.Devices) > 0 {
+		return unsupported("give devices", "a sandbox has none of its host")
+	}
+	return nil
+}
+
+// planned is what is kept of a new container.
+func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error) {
+	st := &state{Name: name, Image: b.Image, Phase: created, Dir: b.WorkingDir, User: b.User}
+	entry, cmd := img.entrypoint, img.cmd
+	if len(b.Entrypoint) > 0 {
+		entry, cmd = b.Entrypoint, nil
+	}
+	if len(b.Cmd) > 0 {
+		cmd = b.Cmd
+	}
+	st.Argv = append(slices.Clone(entry), cmd...)
+	if len(st.Argv) > 0 && path.Clean(st.Argv[0]) == serverProgram && d.server != nil {
+		st.Server, st.Argv = true, st.Argv[1:]
+	}
+	if st.Dir != "" {
+		if err := sandbox.CheckPath(st.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if name, ok := strings.CutPrefix(b.HostConfig.NetworkMode, "container:"); ok {
+		s := d.sidecar(name)
+		if s == nil {
+			return nil, noContainer(name)
+		}
+		st.Proxy = s.kept()
+	}
+	return st, nil
+}
+
+// make makes the sandbox of a new container.
+func (d *Dialect) make(ctx context.Context, st *state, img *image, b *createBody) (string, error) {
+	kept, err := st.encode()
+	if err != nil {
+		return "", err
+	}
+	env, err := environment(b.Env)
+	if err != nil {
+		return "", err
+	}
+	req := sandbox.CreateRequest{
+		Template: img.template, Snapshot: img.snapshot, Name: boxName(st.Name), Env: env,
+		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st),
+	}
+	s, err := d.engine.Create(ctx, req)
+	if err != nil {
+		return "", err
+	}
+	c := &container{state: *st, box: s}
+	if err := d.connect(ctx, c); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		if rerr := d.engine.Remove(undo, string(s.ID)); rerr != nil {
+			d.log.Error("take a container back", "sandbox", s.ID, "error", rerr)
+		}
+		return "", err
+	}
+	return c.idOf(), nil
+}
+
+// adopt gives a sandbox that waited to the next container of its name.
+func (d *Dialect) adopt(ctx context.Context, old *container, st *state) (string, error) {
+	c := &container{state: *st, box: old.box}
+	c.Process, c.GoesOn = old.Process, old.box.State == sandbox.Paused || old.GoesOn
+	if err := d.connect(ctx, c); err != nil {
+		return "", err
+	}
+	return c.idOf(), d.save(ctx, c)
+}
+
+// policy is what a container may reach: what its image says, after what its sidecar
+// has decided.
+func (d *Dialect) policy(img *image, st *state) *sandbox.Policy {
+	if st.Proxy == nil || d.egress == nil {
+		return img.policy
+	}
+	p := sandbox.DefaultPolicy()
+	if img.policy != nil {
+		p = *img.policy
+	}
+	p.Divert = DiverterName
+	return &p
+}
+
+// environment reads NAME=VALUE lines; the last of a name counts.
+func environment(lines []string) (map[string]string, error) {
+	env := make(map[string]string, len(lines))
+	for _, l := range lines {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok || name == "" {
+			return nil, invalid("%.80q is no NAME=VALUE", l)
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// inspect describes a container, or a sidecar.
+func (d *Dialect) inspect(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("name")
+	if s := d.sidecar(name); s != nil {
+		writeJSON(w, http.StatusOK, s.describe())
+		return nil
+	}
+	c, err := d.load(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, c.describe())
+	return nil
+}
+
+func (c *container) describe() *inspectBody {
+	b := &inspectBody{ID: c.idOf(), Name: "/" + c.Name, Created: moment(c.box.Created), Image: c.box.Image, Mounts: []mount{}}
+	b.State = stateBody{Status: string(c.Phase), Running: c.Phase == running, ExitCode: c.Code, StartedAt: moment(c.Started), FinishedAt: moment(c.Ended)}
+	if c.Phase == running {
+		b.State.Pid = 1
+	}
+	b.Config.Image, b.Config.Cmd, b.Config.Labels = c.Image, c.Argv, map[string]string{}
+	for k, v := range c.box.Env {
+		b.Config.Env = append(b.Config.Env, k+"="+v)
+	}
+	slices.Sort(b.Config.Env)
+	if c.Proxy != nil {
+		b.HostConfig.NetworkMode = "container:" + c.Proxy.Name
+	}
+	b.NetworkSettings.Ports = map[string][]portBody{}
+	return b
+}
+
+// list names the containers, for tools.
+func (d *Dialect) list(w http.ResponseWriter, r *http.Request) error {
+	all, err := d.containers(r.Context())
+	if err != nil {
+		return err
+	}
+	type row struct {
+		ID     string `json:"Id"`
+		Names  []string
+		Image  string
+		State  string
+		Status string
+	}
+	rows := []row{}
+	for _, c := range all {
+		if c.Phase == running || c.Phase != asleep && r.URL.Query().Get("all") != "" {
+			rows = append(rows, row{c.idOf(), []string{"/" + c.Name}, c.Image, string(c.Phase), string(c.Phase)})
+		}
+	}
+	writeJSON(w, http.StatusOK, rows)
+	return nil
+}
+
+// containers returns every container, those that are asleep too.
+func (d *Dialect) containers(ctx context.Context) ([]*container, error) {
+	var all []*container
+	for after := ""; ; {
+		page, err := d.engine.List(ctx, sandbox.ListQuery{Tags: []string{tagMade}, After: after, Limit: sandbox.MaxPage})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range page.Sandboxes {
+			c, err := containerOf(s)
+			if err != nil {
+				d.log.Warn("a sandbox is no container any more", "sandbox", s.ID, "error", err)
+				continue
+			}
+			all = append(all, c)
+		}
+		if after = page.Next; after == "" {
+			return all, nil
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package docker
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// image is what a container is made from: a template, or a snapshot that commit has
+// taken.
+type image struct {
+	ref        string
+	template   string
+	snapshot   string
+	digest     string // of the template's root
+	entrypoint []string
+	cmd        []string
+	policy     *sandbox.Policy
+}
+
+// ownTemplate is the template that stands for the vendor's image in all its
+// variants.
+const ownTemplate = "cloudflare-sandbox"
+
+// vendorImage matches what the vendor calls it.
+var vendorImage = regexp.MustCompile(`^(docker\.io/|registry\.cloudflare\.com/)?cloudflare/sandbox(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
+
+var refPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$`)
+
+// TemplateName is the name of the template that stands for an image. Two images
+// have never one name.
+func TemplateName(ref string) (string, error) {
+	if vendorImage.MatchString(ref) {
+		return ownTemplate, nil
+	}
+	if !refPattern.MatchString(ref) {
+		return "", invalid("%.80q is no image", ref)
+	}
+	ref = normal(ref)
+	kept := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(ref))
+	return "image-" + hexID("image", ref)[:12] + "-" + kept[max(0, len(kept)-40):], nil
+}
+
+// normal is an image's name with what it leaves out.
+func normal(ref string) string {
+	ref = strings.TrimPrefix(strings.TrimPrefix(ref, "docker.io/"), "library/")
+	if last := ref[strings.LastIndexByte(ref, '/')+1:]; !strings.ContainsAny(last, ":@") {
+		ref += ":latest"
+	}
+	return ref
+}
+
+// image finds what an image's name stands for. The vendor's own is made when it is
+// first asked for.
+func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
+	name, err := TemplateName(ref)
+	if err != nil {
+		return nil, noImage(ref)
+	}
+	t, err := d.engine.Template(ctx, name)
+	if sandbox.KindOf(err) == sandbox.NotFound && sandbox.CheckName(ref) == nil {
+		t, err = d.engine.Template(ctx, ref) // one of the server's own
+	}
+	if sandbox.KindOf(err) == sandbox.NotFound && name == ownTemplate {
+		t, err = d.engine.BuildTemplate(ctx, OwnImage(), nil)
+	}
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return d.committed(ctx, ref, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy}, nil
+}
+
+// OwnImage asks for the template that stands for the vendor's image: the server's
+// own, as that image's users expect it.
+func OwnImage() sandbox.BuildRequest {
+	return sandbox.BuildRequest{Name: ownTemplate, From: "template:" + sandbox.DefaultTemplate, Steps: []sandbox.BuildStep{
+		{Env: map[string]string{"SANDBOX_VERSION": sdkVersion}},
+		{User: "root"},
+		{Workdir: sandbox.DefaultWorkdir},
+	}, Entrypoint: []string{serverProgram}}
+}
+
+// sdkVersion is the version of the vendor's package whose server is served.
+const sdkVersion = "0.12.10"
+
+// Images says which templates stand for the images that a Dockerfile names.
+func Images(dockerfile string) map[string]string {
+	all := map[string]string{}
+	for _, m := range imageNames.FindAllStringSubmatch(dockerfile, -1) {
+		ref := m[1] + m[2]
+		if name, err := TemplateName(ref); err == nil {
+			all[ref] = name
+		}
+	}
+	return all
+}
+
+// imageNames finds what FROM and COPY --from name.
+var imageNames = regexp.MustCompile(`(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)|--from=(\S+)`)
+
+// snapshotName is the name of what commit has taken of an image.
+func snapshotName(template string) string { return template }
+
+// committed finds a snapshot that commit has taken.
+func (d *Dialect) committed(ctx context.Context, ref, name string) (*image, error) {
+	s, err := d.engine.GetSnapshot(ctx, snapshotName(name))
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil, noImage(ref)
+	}
+	if err != nil {
+		return nil, err
+	}
+	img := &image{ref: ref, snapshot: string(s.ID), digest: s.Image}
+	t, err := d.engine.Template(ctx, s.Template)
+	if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		return nil, err
+	}
+	img.entrypoint, img.cmd, img.policy = t.Entrypoint, t.Cmd, t.Policy
+	return img, nil
+}
+
+// commit takes a snapshot of a container's files, under an image's name.
+func (d *Dialect) commit(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	ref := q.Get("repo")
+	if tag := q.Get("tag"); tag != "" {
+		ref += ":" + tag
+	}
+	name, err := TemplateName(ref)
+	if err != nil {
+		return err
+	}
+	if name == ownTemplate {
+		return invalid("%s is the vendor's own image", ref)
+	}
+	container := q.Get("container")
+	unlock, err := d.names.lock(r.Context(), container)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := d.load(r.Context(), container)
+	if err != nil {
+		return err
+	}
+	old, err := d.engine.GetSnapshot(r.Context(), snapshotName(name))
+	if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		return err
+	}
+	if err == nil {
+		if err := d.engine.RemoveSnapshot(r.Context(), string(old.ID)); err != nil {
+			return err
+		}
+	}
+	s, err := d.engine.Snapshot(r.Context(), string(c.box.ID), sandbox.SnapshotRequest{Name: snapshotName(name), Keep: sandbox.KeepDisk})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, map[string]string{"Id": "sha256:" + hexID("snapshot", string(s.ID))})
+	return nil
+}
+
+// imageRef reads the path of a call about an image.
+func imageRef(r *http.Request, suffix string) (string, error) {
+	ref, ok := strings.CutSuffix(r.PathValue("image"), suffix)
+	if !ok || ref == "" {
+		return "", noImage(r.PathValue("image"))
+	}
+	return ref, nil
+}
+
+func (d *Dialect) inspectImage(w http.ResponseWriter, r *http.Request) error {
+	ref, err := imageRef(r, "/json")
+	if err != nil {
+		return err
+	}
+	img, err := d.image(r.Context(), ref)
+	if err != nil {
+		return err
+	}
+	id := img.digest
+	if img.snapshot != "" {
+		id = "sha256:" + hexID("snapshot", img.snapshot)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"Id": id, "RepoTags": []string{ref}, "Os": "linux", "Architecture": "amd64",
+		"Config": map[string]any{"Entrypoint": slices.Clone(img.entrypoint), "Cmd": slices.Clone(img.cmd)},
+	})
+	return nil
+}
+
+func (d *Dialect) removeImage(w http.ResponseWriter, r *http.Request) error {
+	ref, err := imageRef(r, "")
+	if err != nil {
+		return err
+	}
+	img, err := d.image(r.Context(), ref)
+	if err != nil {
+		return err
+	}
+	if img.snapshot != "" {
+		err = d.engine.RemoveSnapshot(r.Context(), img.snapshot)
+	} else {
+		err = d.engine.RemoveTemplate(r.Context(), img.template)
+	}
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, []map[string]string{{"Untagged": ref}})
+	return nil
+}
