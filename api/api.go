@@ -45,6 +45,7 @@ type Engine interface {
 	Lifecycle
 	Snapshots
 	Backups
+	Code
 	Journal
 	Policies
 	Secrets

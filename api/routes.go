@@ -43,6 +43,7 @@ func (a *API) routes() []route {
 		terms = box + "/terminals"
 		term  = terms + "/{terminal}"
 		files = box + "/files"
+		codes = box + "/contexts"
 
 		read, work, admin = sandbox.ScopeRead, sandbox.ScopeExec, sandbox.ScopeAdmin
 	)
@@ -104,6 +105,17 @@ func (a *API) routes() []route {
 		{method: "POST", path: box + "/sessions/{session}/run", handle: a.runInSession, scope: work},
 		{method: "POST", path: box + "/sessions/{session}/cancel", handle: a.cancelSession, scope: work},
 		{method: "DELETE", path: box + "/sessions/{session}", handle: a.closeSession, scope: work},
+
+		{method: "GET", path: box + "/languages", handle: a.codeLanguages, scope: read},
+		{method: "GET", path: codes, handle: a.codeContexts, scope: read},
+		{method: "POST", path: codes, handle: a.createCodeContext, scope: work},
+		{method: "GET", path: codes + "/{context}", handle: a.codeContext, scope: read},
+		{method: "DELETE", path: codes + "/{context}", handle: a.removeCodeContext, scope: work},
+		{method: "POST", path: codes + "/{context}/restart", handle: a.restartCodeContext, scope: work},
+		{method: "POST", path: codes + "/{context}/interrupt", handle: a.interruptCodeContext, scope: work},
+		{method: "POST", path: box + "/code", handle: a.runCode, scope: work},
+		{method: "GET", path: box + "/code/{run}", handle: a.attachCode, scope: read},
+		{method: "DELETE", path: box + "/code/{run}", handle: a.cancelCode, scope: work},
 
 		{method: "GET", path: terms, handle: a.terminals, scope: read},
 		{method: "POST", path: terms, handle: a.openTerminal, scope: work},
