@@ -47,6 +47,7 @@ type File struct {
 type Containers struct {
 	Socket string `toml:"socket"` // path of the Docker Engine's socket; "" serves none
 	Forget bool   `toml:"forget"` // one that was stopped begins anew: its files and processes are lost
+	Bridge string `toml:"bridge"` // template of sandboxes that are made through the bridge; "" means the default
 }
 
 // Limits are of the server.

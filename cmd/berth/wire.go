@@ -20,6 +20,7 @@ import (
 	blobdisk "github.com/berth-dev/berth/blob/disk"
 	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/dialect/cloudflare"
+	"github.com/berth-dev/berth/dialect/cloudflare/bridge"
 	"github.com/berth-dev/berth/dialect/cloudflare/docker"
 	"github.com/berth-dev/berth/dialect/e2b"
 	"github.com/berth-dev/berth/driver"
@@ -219,7 +220,9 @@ func (h *house) openDoors(f *serveFlags, key string, in *ingress, g *ground, e *
 	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, g.book.EnterDigits), Secret: g.secret, Logger: log})
 	containers := cloudflare.New(cloudflare.Config{Engine: e, Enter: enterByDigits(key, g.book.EnterDigits), Logger: log})
 	previews, door := in.doors(e, f.domain, native, log)
-	h.handler, h.streams = doors(previews, compatible, containers), native.Close
+	plain := bridge.New(bridge.Config{Engine: e, Enter: enterByDigits(key, g.book.EnterDigits), Inside: containers.Sandbox, PortURL: in.preview,
+		Template: f.config.Containers.Bridge, Warm: poolOf(f).Ceiling, Logger: log})
+	h.handler, h.streams = doors(previews, compatible, containers, plain), native.Close
 	h.endless = func() { door.Close(); containers.Close() }
 	return func(id sandbox.ID) http.Handler { return containers.Sandbox(string(id)) }
 }
