@@ -1,24 +1,24 @@
 package guest
 
 import (
-	"os"
-	"os/signal"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // children starts processes and learns how they ended.
 //
-// As PID 1 the guest must reap orphans too, so one reaper owns wait4 and hands
-// each status to whom it belongs. The lock makes that exact: no child is reaped
-// while another is being started or signalled, so that a number is never taken
-// for the process that had it before. Package os/exec is not used: it would
-// wait for the same children, and would want pidfds.
+// As PID 1 the guest must reap orphans too, so one reaper waits for whatever child
+// ends and hands each status to whom it belongs. The lock makes that exact: no
+// child is reaped while another is being started or signalled, so that a number is
+// never taken for the process that had it before. Package os/exec is not used: it
+// would wait for the same children, and would want pidfds.
 type children struct {
 	lock sync.RWMutex // held for reading to start or signal, for writing to reap
 	init bool
+	born chan struct{} // told when there is a child that the reaper may wait for
 
 	mu   sync.Mutex
 	live map[int]*child
@@ -32,30 +32,50 @@ type child struct {
 	used   syscall.Rusage // with its children's that it waited for
 }
 
-// newChildren returns the children of this process and what ends the reaping.
+// newChildren returns the children of this process and what ends the reaping, once
+// all children have ended.
 func newChildren(init bool) (*children, func()) {
-	c := &children{init: init, live: map[int]*child{}}
+	c := &children{init: init, born: make(chan struct{}, 1), live: map[int]*child{}}
 	if !init {
 		return c, func() {}
 	}
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, syscall.SIGCHLD)
+	hush()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for {
+		for c.awaitAny(stop) {
 			c.reapAll()
-			select {
-			case <-ended:
-			case <-stop:
-				return
-			}
 		}
 	}()
 	return c, func() {
-		signal.Stop(ended)
 		close(stop)
 		<-stopped
+	}
+}
+
+// hush lets the kernel send no signal when a child ends: it would interrupt some
+// thread each time, for nothing.
+func hush() {
+	var action [4]uint64 // struct sigaction: SIG_DFL, without flags
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}
+
+// awaitAny returns true when a child has ended, false when there is none and stop
+// is closed.
+func (c *children) awaitAny(stop <-chan struct{}) bool {
+	for {
+		var info unix.Siginfo
+		switch err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil); err {
+		case nil:
+			return true
+		case unix.EINTR:
+			continue
+		}
+		select {
+		case <-c.born:
+		case <-stop:
+			return false
+		}
 	}
 }
 
@@ -64,7 +84,10 @@ func newChildren(init bool) (*children, func()) {
 func (c *children) start(path string, argv []string, attr *syscall.ProcAttr) (*child, error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
-	pid, err := syscall.ForkExec(path, argv, attr)
+	pid, ok, err := spawn(path, argv, attr)
+	if !ok {
+		pid, err = syscall.ForkExec(path, argv, attr)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +95,9 @@ func (c *children) start(path string, argv []string, attr *syscall.ProcAttr) (*c
 	c.mu.Lock()
 	c.live[pid] = k
 	c.mu.Unlock()
-	if !c.init {
+	if c.init {
+		poke(c.born)
+	} else {
 		go c.await(pid)
 	}
 	return k, nil

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -49,7 +50,10 @@ func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
 	if err := g.enter(p, string(r.Cwd), who.home); err != nil {
 		return nil, err
 	}
-	return p, g.program(p, r, env["PATH"])
+	if err := g.program(p, r, env["PATH"]); err != nil {
+		return nil, cmp.Or(p.noFolder(), err)
+	}
+	return p, nil
 }
 
 // runAs finds the account and what it takes to become it.
@@ -104,16 +108,41 @@ func (g *Guest) enter(p *plan, cwd, home string) error {
 	if err != nil {
 		return err
 	}
+	p.cwd, p.dir = cwd, filepath.Join("/", g.config.Scratch, cwd)
+	if !g.scratch() {
+		return nil // the kernel looks; noFolder tells what it saw
+	}
 	info, err := g.files.stat(cwd)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return p.notThere(err)
+	}
+	return nil
+}
+
+// notThere explains why a process cannot start in its folder.
+func (p *plan) notThere(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return refuse(notFound, "make the folder first, or leave cwd out", "no folder %.200q to start in", cwd)
-	case err != nil:
-		return refuse(codeOf(fromOS(err)), hintOf(fromOS(err)), "folder %.200q to start in: %s", cwd, textOf(fromOS(err)))
-	case !info.IsDir():
-		return refuse(invalid, "cwd names a folder", "%.200q to start in is not a folder", cwd)
+		return refuse(notFound, "make the folder first, or leave cwd out", "no folder %.200q to start in", p.cwd)
+	case errors.Is(err, syscall.ENOTDIR):
+		return refuse(invalid, "cwd names a folder", "%.200q to start in is not a folder", p.cwd)
 	}
-	p.cwd, p.dir = cwd, filepath.Join("/", g.config.Scratch, cwd)
+	e := fromOS(err)
+	return refuse(codeOf(e), hintOf(e), "folder %.200q to start in: %s", p.cwd, textOf(e))
+}
+
+// noFolder is why the process cannot start in its folder; nil if it is there.
+func (p *plan) noFolder() error {
+	info, err := os.Stat(p.dir)
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return p.notThere(err)
+	}
 	return nil
 }
 
@@ -190,9 +219,12 @@ func checkProgram(name, file string) error {
 	return nil
 }
 
-// whyNot explains the kernel's refusal to start p, after all checks passed.
+// whyNot explains the kernel's refusal to start p.
 func (p *plan) whyNot(err error) error {
 	name := p.argv[0]
+	if err := p.noFolder(); err != nil {
+		return err
+	}
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return refuse(notFound, "the script's first line, or the binary's loader, names a program that is not there", "interpreter of %.200q not found", name)

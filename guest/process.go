@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 )
 
@@ -55,10 +57,11 @@ type leader interface {
 
 // stdio is the ends of the pipes of one process: ours and the child's.
 type stdio struct {
-	in           *os.File
-	out          [streams]*os.File
-	fds          [3]uintptr // the child's, as its 0, 1 and 2
-	childs, ours []*os.File
+	in     *os.File
+	out    [streams]*os.File
+	fds    [3]uintptr // the child's, as its 0, 1 and 2
+	childs []int      // that were made for it
+	ours   []*os.File
 }
 
 // openStdio makes what the process reads and writes.
@@ -66,20 +69,15 @@ func openStdio(stdin, merge bool) (s *stdio, err error) {
 	s = &stdio{}
 	defer func() {
 		if err != nil {
-			closeAll(s.childs, s.ours)
+			s.close()
 		}
 	}()
 	if stdin {
 		if s.in, err = s.pipe(0, false); err != nil {
 			return s, err
 		}
-	} else {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return s, err
-		}
-		s.childs = append(s.childs, null)
-		s.fds[0] = null.Fd()
+	} else if s.fds[0], err = nothing.open(); err != nil {
+		return s, err
 	}
 	if s.out[stdout], err = s.pipe(1, true); err != nil || merge {
 		s.fds[2] = s.fds[1]
@@ -93,30 +91,58 @@ func openStdio(stdin, merge bool) (s *stdio, err error) {
 // blocks, as programs expect; ours does not.
 func (s *stdio) pipe(fd int, childWrites bool) (*os.File, error) {
 	var p [2]int
-	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
 		return nil, os.NewSyscallError("pipe2", err)
 	}
 	mine, theirs := p[0], p[1]
 	if !childWrites {
 		mine, theirs = p[1], p[0]
 	}
-	s.childs = append(s.childs, os.NewFile(uintptr(theirs), "child"))
+	s.childs = append(s.childs, theirs)
 	s.fds[fd] = uintptr(theirs)
-	if err := syscall.SetNonblock(mine, true); err != nil {
-		syscall.Close(mine)
-		return nil, os.NewSyscallError("set non-blocking", err)
-	}
 	f := os.NewFile(uintptr(mine), "pipe")
 	s.ours = append(s.ours, f)
+	if _, err := unix.FcntlInt(uintptr(theirs), unix.F_SETFL, 0); err != nil {
+		return nil, os.NewSyscallError("set blocking", err)
+	}
 	return f, nil
 }
 
-func closeAll(lists ...[]*os.File) {
-	for _, l := range lists {
-		for _, f := range l {
-			f.Close()
-		}
+// handOver closes the child's ends, once it has them.
+func (s *stdio) handOver() {
+	for _, fd := range s.childs {
+		syscall.Close(fd)
 	}
+	s.childs = nil
+}
+
+func (s *stdio) close() {
+	s.handOver()
+	for _, f := range s.ours {
+		f.Close()
+	}
+}
+
+// nothing is what processes without input read: one descriptor for all of them.
+var nothing null
+
+type null struct {
+	mu     sync.Mutex
+	fd     int
+	opened bool
+}
+
+func (n *null) open() (uintptr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.opened {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return 0, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		n.fd, n.opened = fd, true
+	}
+	return uintptr(n.fd), nil
 }
 
 // launch starts the program. The process's goroutines are not running yet.
@@ -129,9 +155,9 @@ func (p *process) launch(stdin, merge bool) error {
 		Dir: p.plan.dir, Env: p.plan.env, Files: s.fds[:],
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.plan.credential},
 	})
-	closeAll(s.childs)
+	s.handOver()
 	if err != nil {
-		closeAll(s.ours)
+		s.close()
 		return p.plan.whyNot(err)
 	}
 	p.leader, p.started = &program{p.kids, k}, time.Now()

@@ -95,14 +95,14 @@ func (d *dialect) begin(kids *children, pl *plan, folder, state, dir string) (*s
 			sh.child, err = kids.start(pl.path, argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: fds,
 				Sys: &syscall.SysProcAttr{Setsid: true, Credential: pl.credential}})
 			if err == nil {
-				closeAll(s.childs)
+				s.handOver()
 				go sh.listen()
 				return sh, nil
 			}
 			err = pl.whyNot(err)
 		}
 	}
-	closeAll(s.childs, s.ours)
+	s.close()
 	return nil, fromOS(err)
 }
 
