@@ -20,6 +20,20 @@ type Spec struct {
 	Root     string         // absolute path of the template's root image (EROFS, read-only, never changed)
 	Hostname string         // inside; at most 63 characters of [a-z0-9-]
 	Limits   sandbox.Limits // complete: every field within its range
+	Mounts   []Mount        // each at a place of its own; a body that has none of the kind is Unsupported
+}
+
+// Mount is a folder of the host that a machine sees as one of its own. It is shared:
+// other machines may have it at the same time, and nothing of it is in what Pause,
+// Capture and Fork keep or copy. What was open there is opened again by its path; a
+// machine that had something open that is gone cannot be taken up with its memory.
+//
+// A machine is resumed, restored and forked with mounts at the same places as it
+// was made with.
+type Mount struct {
+	Source   string // absolute path of a folder on the host
+	Target   string // absolute path inside; made if it is not there
+	ReadOnly bool
 }
 
 // Driver makes machines of one isolation class.

@@ -113,6 +113,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"ForkInPart", testForkInPart},
 		{"ForkRefusals", testForkRefusals},
 		{"CarryFork", testCarryFork},
+		{"Mounts", testMounts},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			h := newDriver(t)

@@ -43,7 +43,7 @@ func (b *bed) kin(n int) []driver.Spec {
 	var specs []driver.Spec
 	for range n {
 		s := b.h.Spec()
-		s.Root, s.Limits = b.spec.Root, b.spec.Limits
+		s.Root, s.Limits, s.Mounts = b.spec.Root, b.spec.Limits, b.spec.Mounts
 		s.Hostname = "h-" + string(s.ID)
 		specs = append(specs, s)
 	}

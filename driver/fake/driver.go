@@ -122,6 +122,9 @@ func check(spec driver.Spec) error {
 	if _, err := sandbox.ParseID(string(spec.ID)); err != nil {
 		return err
 	}
+	if len(spec.Mounts) > 0 {
+		return &sandbox.Error{Op: "check mounts", Kind: sandbox.Unsupported, Err: errors.New("the class fake mounts no folders"), Hint: "use the class gvisor"}
+	}
 	return spec.Limits.Check()
 }
 

@@ -89,7 +89,7 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 				{Type: "RLIMIT_NPROC", Hard: uint64(l.Processes), Soft: uint64(l.Processes)},
 			},
 		},
-		Mounts: []specs.Mount{
+		Mounts: append([]specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
@@ -97,7 +97,7 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
 				Options: []string{"nosuid", "mode=1777", "size=" + strconv.FormatInt(l.MemoryBytes/4, 10)}},
 			{Destination: guestDir, Type: "erofs", Source: guestImage, Options: []string{"ro"}},
-		},
+		}, bindMounts(spec.Mounts)...),
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace},

@@ -59,7 +59,7 @@ func check(spec driver.Spec) error {
 	if _, err := os.Stat(spec.Root); err != nil {
 		return &sandbox.Error{Op: "check root", Kind: sandbox.NotFound, Err: err}
 	}
-	return nil
+	return checkMounts(spec.Mounts)
 }
 
 // create makes the machine step by step; whatever fails, destroy removes all

@@ -61,6 +61,7 @@ var _ driver.Machine = (*machine)(nil)
 // attach completes a machine whose sentry lives: it opens the link and starts
 // the watcher, which owns the exit.
 func (d *Driver) attach(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, error) {
+	d.place(id).unpin()
 	pidfd, err := s.Process.open()
 	if err != nil {
 		return nil, err
@@ -236,7 +237,9 @@ func (d *Driver) destroy(ctx context.Context, id sandbox.ID) error {
 	if err := d.groups.group(string(id)).destroy(ctx); err != nil {
 		return err
 	}
-	return os.RemoveAll(d.place(id).dir)
+	p := d.place(id)
+	p.unpin()
+	return os.RemoveAll(p.dir)
 }
 
 // readReady waits for the guest's word on the sandbox's standard output. All

@@ -128,6 +128,7 @@ func (m *machine) end(ctx context.Context) error {
 	if err := m.group.destroy(ctx); err != nil {
 		return err
 	}
+	m.place.unpin()
 	if _, err := m.Wait(ctx); err != nil {
 		return err
 	}
