@@ -106,7 +106,7 @@ func (d *Dialect) codeHealth(w http.ResponseWriter, r *http.Request) error {
 
 // anyKernel is errNoKernels in a sandbox that has none.
 func (d *Dialect) anyKernel(ctx context.Context) error {
-	all, err := d.kernels.CodeLanguages(ctx, targetOf(ctx).id)
+	all, err := d.engine.CodeLanguages(ctx, targetOf(ctx).id)
 	if err == nil && len(all) == 0 {
 		err = errNoKernels
 	}
@@ -136,7 +136,7 @@ func (d *Dialect) newContext(ctx context.Context, name, language, cwd string) (s
 	if cwd == "" {
 		o.Cwd = defaultDir
 	}
-	c, err := d.kernels.CreateCodeContext(ctx, t.id, o)
+	c, err := d.engine.CreateCodeContext(ctx, t.id, o)
 	if sandbox.KindOf(err) == sandbox.Unsupported {
 		if none := d.anyKernel(ctx); none != nil {
 			return c, none
@@ -150,11 +150,11 @@ func contextOf(c sandbox.CodeContext) codeContext { return codeContext{c.Name, c
 // listContexts lists the contexts, with the default ones that have not begun yet.
 func (d *Dialect) listContexts(w http.ResponseWriter, r *http.Request) error {
 	t := targetOf(r.Context())
-	all, err := d.kernels.CodeContexts(r.Context(), t.id)
+	all, err := d.engine.CodeContexts(r.Context(), t.id)
 	if err != nil {
 		return err
 	}
-	languages, err := d.kernels.CodeLanguages(r.Context(), t.id)
+	languages, err := d.engine.CodeLanguages(r.Context(), t.id)
 	if err != nil {
 		return err
 	}
@@ -177,13 +177,13 @@ func (d *Dialect) listContexts(w http.ResponseWriter, r *http.Request) error {
 
 func (d *Dialect) restartContext(w http.ResponseWriter, r *http.Request) error {
 	return d.withContext(w, r, func(ctx context.Context, id, name string) error {
-		_, err := d.kernels.RestartCodeContext(ctx, id, name)
+		_, err := d.engine.RestartCodeContext(ctx, id, name)
 		return err
 	})
 }
 
 func (d *Dialect) removeContext(w http.ResponseWriter, r *http.Request) error {
-	return d.withContext(w, r, d.kernels.RemoveCodeContext)
+	return d.withContext(w, r, d.engine.RemoveCodeContext)
 }
 
 // withContext does something to the context that a path names. A default one that

@@ -93,10 +93,7 @@ type Engine interface {
 	FileAttributes(ctx context.Context, id, path string) (sandbox.Attributes, error)
 	SetFileAttributes(ctx context.Context, id, path string, c sandbox.AttributeChange) (sandbox.Attributes, error)
 	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
-}
 
-// kernels is what it needs to run code.
-type kernels interface {
 	CreateCodeContext(ctx context.Context, id string, o sandbox.CodeOptions) (sandbox.CodeContext, error)
 	CodeContexts(ctx context.Context, id string) ([]sandbox.CodeContext, error)
 	RestartCodeContext(ctx context.Context, id, name string) (sandbox.CodeContext, error)
@@ -118,7 +115,6 @@ type Dialect struct {
 	control  http.Handler
 	guest    http.Handler // the services of the guest port
 	code     http.Handler // those of the kernel port
-	kernels  kernels
 	watchers watchers
 	known    known
 }
@@ -131,7 +127,6 @@ func New(c Config) *Dialect {
 	}
 	d.control = d.controlHandler()
 	d.guest = d.guestHandler()
-	d.kernels, _ = c.Engine.(kernels)
 	d.code = d.codeHandler()
 	return d
 }

@@ -97,7 +97,7 @@ func (d *Dialect) run(ctx context.Context, body *executeBody) (sandbox.CodeEvent
 		name = language
 	}
 	run := sandbox.CodeRun{Code: body.Code, Context: name, Env: body.Env}
-	events, err := d.kernels.RunCode(ctx, t.id, run)
+	events, err := d.engine.RunCode(ctx, t.id, run)
 	if sandbox.KindOf(err) != sandbox.NotFound {
 		return events, err
 	}
@@ -108,7 +108,7 @@ func (d *Dialect) run(ctx context.Context, body *executeBody) (sandbox.CodeEvent
 	if err != nil && sandbox.KindOf(err) != sandbox.Conflict { // another call may have been faster
 		return nil, err
 	}
-	return d.kernels.RunCode(ctx, t.id, run)
+	return d.engine.RunCode(ctx, t.id, run)
 }
 
 // codeStream writes what a run does, a line of JSON each.

@@ -72,10 +72,10 @@ func (d *Dialect) serveHost(w http.ResponseWriter, r *http.Request, host string)
 }
 
 func (d *Dialect) servePort(w http.ResponseWriter, r *http.Request, id string, port int) {
-	switch {
-	case port == guestPort:
+	switch port {
+	case guestPort:
 		d.serveGuest(w, r, id)
-	case port == kernelPort && d.kernels != nil:
+	case kernelPort:
 		d.serveCode(w, r, id)
 	default:
 		d.forward(w, r, id, port)
