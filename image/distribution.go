@@ -44,9 +44,9 @@ var suitePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{1,30}$`)
 // distribution is a root made of a Debian or Ubuntu release's packages.
 type distribution struct{ suite, mirror string }
 
-func parseDistribution(suite, mirror string) (source, error) {
+func parseDistribution(suite, mirror string) (d distribution, err error) {
 	if !suitePattern.MatchString(suite) {
-		return nil, invalid("name a release, such as distribution:"+defaultSuite, "%.80q is not the name of a release", suite)
+		return d, invalid("name a release, such as distribution:"+defaultSuite, "%.80q is not the name of a release", suite)
 	}
 	return distribution{suite, mirror}, nil
 }

@@ -40,7 +40,7 @@ type config struct {
 	user    string // name or uid, or "" for the default
 }
 
-const sourceHint = `say where the root comes from: "distribution:bookworm", "oci:<image reference>", "oci-archive:<path on the server>" or "docker-archive:<path on the server>"`
+const sourceHint = `say where the root comes from: "distribution:bookworm", "distribution:bookworm+code", "oci:<image reference>", "oci-archive:<path on the server>" or "docker-archive:<path on the server>"`
 
 // parseSource reads a build request's From.
 // Registries are shown login, if it is not nil and theirs.
@@ -51,7 +51,12 @@ func (s *Store) parseSource(from string, login *sandbox.Login) (source, error) {
 	}
 	switch kind {
 	case "distribution":
-		return parseDistribution(rest, s.mirror)
+		suite, code := strings.CutSuffix(rest, withCode)
+		d, err := parseDistribution(suite, s.mirror)
+		if err != nil || !code {
+			return d, err
+		}
+		return parseCode(s, d)
 	case "oci":
 		return parseReference(rest, login, s.caps)
 	case "oci-archive", "docker-archive":

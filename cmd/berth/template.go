@@ -14,6 +14,9 @@ import (
 // defaultSource is what the template base is built from.
 const defaultSource = "distribution:bookworm"
 
+// codeSource is what the template of interpreters for code is built from.
+const codeSource = "distribution:bookworm+code"
+
 func (p *program) templateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "template",
@@ -36,6 +39,7 @@ func (p *program) templateBuildCommand() *cobra.Command {
 		Long: "Build a template (default " + sandbox.DefaultTemplate + ") and print its digest.\n\n" +
 			"Sources, read by the server:\n" +
 			"  distribution:bookworm    the distribution's packages, with what agents need\n" +
+			"  distribution:bookworm+code  the same with interpreters for code; what " + sandbox.CodeTemplate + " is built from\n" +
 			"  oci:REFERENCE            an image of a registry\n" +
 			"  oci-archive:PATH         an OCI archive or layout\n" +
 			"  docker-archive:PATH      what \"docker save\" wrote\n" +
@@ -51,6 +55,9 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			}
 			if err := sandbox.CheckName(request.Name); err != nil {
 				return err
+			}
+			if request.Name == sandbox.CodeTemplate && !cmd.Flags().Changed("from") {
+				request.From = codeSource
 			}
 			c, err := p.connect()
 			if err != nil {

@@ -1,0 +1,275 @@
+"""What figures and data frames show beside their pictures: the numbers in them.
+
+An extension of IPython. It adds two media types to what is displayed: of a figure of
+matplotlib the charts that it holds, of a data frame of pandas its columns. Nothing is
+imported until the code that runs has imported it.
+"""
+
+import datetime
+import json
+import math
+
+from IPython.core.formatters import BaseFormatter
+from traitlets import ObjectName, Unicode
+
+CHART = "application/vnd.berth.chart+json"
+DATA = "application/vnd.berth.data+json"
+
+MOST_CELLS = 100_000  # of a frame; a larger one has no data
+MOST_POINTS = 100_000  # of a figure; a larger one has no chart
+
+
+class _ChartFormatter(BaseFormatter):
+    format_type = Unicode(CHART)
+    print_method = ObjectName("_repr_berth_chart_")
+    _return_type = dict
+
+
+class _DataFormatter(BaseFormatter):
+    format_type = Unicode(DATA)
+    print_method = ObjectName("_repr_berth_data_")
+    _return_type = dict
+
+
+def load_ipython_extension(shell):
+    display = shell.display_formatter
+    for cls, module, name, show in (
+        (_ChartFormatter, "matplotlib.figure", "Figure", figure),
+        (_DataFormatter, "pandas", "DataFrame", frame),
+    ):
+        formatter = cls(parent=display)
+        formatter.for_type_by_name(module, name, _safely(show))
+        if module == "pandas":  # the class says where it was defined, or where it is public
+            formatter.for_type_by_name("pandas.core.frame", name, _safely(show))
+        display.formatters[formatter.format_type] = formatter
+
+
+def _safely(show):
+    """A picture that cannot be read is shown as one: that is no error of the code."""
+
+    def shown(value):
+        try:
+            return show(value)
+        except Exception:
+            return None
+
+    return shown
+
+
+def frame(df):
+    """The values of each column, by its name."""
+    if df.shape[0] * df.shape[1] > MOST_CELLS:
+        return None
+    return {str(name): [plain(v) for v in df.iloc[:, i].tolist()] for i, name in enumerate(df.columns)}
+
+
+def plain(v):
+    """A value as JSON has it: dates as ISO 8601, what is not a number as null."""
+    if v is None or isinstance(v, (bool, str, int)):
+        return v
+    if isinstance(v, float):
+        return v if math.isfinite(v) else None
+    if hasattr(v, "item") and getattr(v, "shape", None) == ():
+        return plain(v.item())
+    if isinstance(v, (datetime.date, datetime.datetime, datetime.time)):
+        return None if str(v) == "NaT" else v.isoformat()
+    if isinstance(v, (list, tuple)):
+        return [plain(x) for x in v]
+    return None if str(v) in ("<NA>", "NaT") else str(v)
+
+
+def figure(fig):
+    """The chart of a figure, or one of several."""
+    charts = [c for c in (axes_chart(ax) for ax in fig.axes if ax.get_visible()) if c]
+    if not charts or sum(_size(c) for c in charts) > MOST_POINTS:
+        return None
+    if len(charts) == 1:
+        if not charts[0]["title"] and fig.get_suptitle():
+            charts[0]["title"] = fig.get_suptitle()
+        return charts[0]
+    return {"type": "superchart", "title": fig.get_suptitle() or None, "elements": charts}
+
+
+def _size(chart):
+    return sum(len(e.get("points", ())) + len(e.get("outliers", ())) + 1 for e in chart["elements"])
+
+
+def axes_chart(ax):
+    """The chart that one pair of axes holds."""
+    if getattr(ax, "name", "") not in ("rectilinear", "polar") or ax.get_label() == "<colorbar>":
+        return None
+    for kind, read in (("pie", _pie), ("box_and_whisker", _boxes), ("bar", _bars), ("line", _lines), ("scatter", _scatters)):
+        elements = read(ax)
+        if elements:
+            break
+    else:
+        return {"type": "unknown", "title": ax.get_title() or None, "elements": []} if ax.has_data() else None
+    chart = {"type": kind, "title": ax.get_title() or None, "elements": elements}
+    if kind == "pie":
+        return chart
+    for side in ("x", "y"):
+        chart[side + "_label"], chart[side + "_unit"] = _label(getattr(ax, f"get_{side}label")())
+    if kind in ("line", "scatter"):
+        for side in ("x", "y"):
+            _axis(chart, side, getattr(ax, side + "axis"), getattr(ax, f"get_{side}lim")())
+    return chart
+
+
+def _label(text):
+    """The label of an axis, and the unit that it ends with in brackets."""
+    if not text:
+        return None, None
+    for left, right in (("(", ")"), ("[", "]")):
+        if text.endswith(right) and left in text:
+            label, unit = text[: text.rindex(left)].strip(), text[text.rindex(left) + 1 : -1].strip()
+            if label and unit:
+                return text, unit
+    return text, None
+
+
+def _is_date(axis):
+    return type(axis.get_converter() if hasattr(axis, "get_converter") else axis.converter).__name__ in (
+        "DateConverter", "_SwitchableDateConverter", "ConciseDateConverter", "DatetimeConverter", "PeriodConverter")
+
+
+def _is_category(axis):
+    return type(axis.get_converter() if hasattr(axis, "get_converter") else axis.converter).__name__ == "StrCategoryConverter"
+
+
+def _axis(chart, side, axis, limits):
+    """Ticks, their labels and the scale of an axis."""
+    low, high = sorted(limits)
+    ticks = [t for t in axis.get_majorticklocs().tolist() if low <= t <= high]
+    labels = axis.get_major_formatter().format_ticks(ticks)
+    scale = "datetime" if _is_date(axis) else "categorical" if _is_category(axis) else axis.get_scale()
+    chart[side + "_ticks"] = _values(axis, ticks)
+    chart[side + "_tick_labels"] = [str(t) for t in labels]
+    chart[side + "_scale"] = scale
+
+
+def _values(axis, numbers):
+    """Positions along an axis as the values that were drawn there."""
+    if _is_date(axis):
+        from matplotlib.dates import num2date
+
+        return [num2date(float(n)).replace(tzinfo=None).isoformat() for n in numbers]
+    if _is_category(axis):
+        names = {position: name for name, position in getattr(axis.units, "_mapping", {}).items()}
+        return [names.get(round(float(n)), plain(float(n))) for n in numbers]
+    return [plain(float(n)) if math.isfinite(n) else None for n in numbers]
+
+
+def _name(artist, number, of):
+    label = str(artist.get_label() or "")
+    return f"{of} {number}" if not label or label.startswith("_") else label
+
+
+def _lines(ax):
+    elements = []
+    for line in ax.get_lines():
+        xs, ys = line.get_xdata(orig=False), line.get_ydata(orig=False)
+        if len(xs) == 0 or not line.get_visible() or line.get_transform() != ax.transData and not line.is_transform_set():
+            continue
+        points = [list(p) for p in zip(_values(ax.xaxis, xs), _values(ax.yaxis, ys))]
+        elements.append({"label": _name(line, len(elements), "Line"), "points": points})
+    return elements
+
+
+def _scatters(ax):
+    from matplotlib.collections import PathCollection
+
+    elements = []
+    for c in ax.collections:
+        if not isinstance(c, PathCollection) or not c.get_visible() or len(c.get_offsets()) == 0:
+            continue
+        places = c.get_offsets()
+        points = [list(p) for p in zip(_values(ax.xaxis, places[:, 0]), _values(ax.yaxis, places[:, 1]))]
+        elements.append({"label": _name(c, len(elements), "Scatter"), "points": points})
+    return elements
+
+
+def _bars(ax):
+    """Bars, of each container one group."""
+    from matplotlib.container import BarContainer
+
+    elements = []
+    for n, container in enumerate(c for c in ax.containers if isinstance(c, BarContainer)):
+        group = _name(container, n, "Group")
+        across = container.orientation == "horizontal"
+        axis = ax.yaxis if across else ax.xaxis
+        names = dict(zip(axis.get_majorticklocs().tolist(), (t.get_text() for t in axis.get_majorticklabels())))
+        for bar in container.patches:
+            middle = bar.get_y() + bar.get_height() / 2 if across else bar.get_x() + bar.get_width() / 2
+            value = bar.get_width() if across else bar.get_height()
+            elements.append({"label": _bar_label(axis, middle, names), "group": group, "value": plain(float(value))})
+    return elements
+
+
+def _bar_label(axis, middle, names):
+    """The name of the tick that a bar stands at, else its place."""
+    if _is_category(axis):
+        return str(_values(axis, [middle])[0])
+    nearest = min(names, key=lambda at: abs(at - middle), default=None)
+    if nearest is not None and names[nearest] and abs(nearest - middle) < 0.5:
+        return names[nearest]
+    value = _values(axis, [middle])[0]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _pie(ax):
+    from matplotlib.patches import Wedge
+
+    return [
+        {"label": str(w.get_label() or ""), "angle": round(abs(w.theta2 - w.theta1), 6), "radius": plain(float(w.r))}
+        for w in ax.patches
+        if isinstance(w, Wedge)
+    ]
+
+
+def _boxes(ax):
+    """Boxes, as boxplot draws them: a path or a closed line of a box, a median in it."""
+    boxes = [p for p in ax.patches if type(p).__name__ == "PathPatch"]
+    outlines = [b.get_path().vertices for b in boxes]
+    lines = [line for line in ax.get_lines() if len(line.get_xdata())]
+    if not boxes:
+        closed = [line for line in lines if len(line.get_xdata()) == 5 and line.get_xdata()[0] == line.get_xdata()[-1] and line.get_ydata()[0] == line.get_ydata()[-1]]
+        outlines = [list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()))) for line in closed]
+        lines = [line for line in lines if line not in closed]
+    elements = []
+    for outline in outlines:
+        box = _box(outline, lines)
+        if box is None:
+            return []
+        elements.append(box)
+    _label_boxes(ax, elements)
+    return [{k: v for k, v in e.items() if not k.startswith("_")} for e in elements]
+
+
+def _box(outline, lines):
+    """One box, of its outline and the lines that are at its place."""
+    xs, ys = [float(p[0]) for p in outline], [float(p[1]) for p in outline]
+    for place, span, along in ((xs, ys, 1), (ys, xs, 0)):
+        low, high, middle = min(span), max(span), (min(place) + max(place)) / 2
+        at = []
+        for line in lines:
+            p = [float(v) for v in (line.get_xdata(), line.get_ydata())[1 - along]]
+            v = [float(v) for v in (line.get_xdata(), line.get_ydata())[along]]
+            if all(min(place) - 1e-9 <= x <= max(place) + 1e-9 for x in p):
+                at.append((p, v))
+        flat = [v[0] for p, v in at if len(v) == 2 and v[0] == v[1] and p[0] != p[1]]
+        medians = [v for v in flat if low <= v <= high]
+        upright = [v for p, v in at if len(v) == 2 and p[0] == p[1] and v[0] != v[1]]
+        if not medians or not upright:
+            continue
+        ends = [x for v in upright for x in v]
+        outliers = [x for p, v in at if len(set(p)) == 1 and (len(v) != 2 or v[0] == v[1]) for x in v if x < min(ends) or x > max(ends)]
+        return {"label": "", "min": min(ends + [low]), "first_quartile": low, "median": medians[-1], "third_quartile": high,
+                "max": max(ends + [high]), "outliers": outliers, "_at": middle, "_across": along == 0}
+    return None
+
+
+def _label_boxes(ax, elements):
+    for n, e in enumerate(elements):
+        axis = ax.yaxis if e["_across"] else ax.xaxis
+        names = dict(zip(axis.get_majorticklocs().tolist(), (t.get_text() for t in axis.get_majorticklabels())))
+        e["label"] = _bar_label(axis, e["_at"], names) or str(n + 1)
