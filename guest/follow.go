@@ -21,6 +21,9 @@ func follow(ctx context.Context, p *process, c *cursor, send func(*guestv1.Proce
 	defer bell.Stop()
 	for {
 		if e := c.next(); e != nil {
+			if e.GetExit() != nil {
+				gatheringOf(ctx).complete()
+			}
 			if err := send(e); err != nil || e.GetExit() != nil {
 				return err
 			}

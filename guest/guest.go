@@ -130,10 +130,12 @@ const maxMessage = 4 << 20
 
 func (g *Guest) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(guestv1connect.NewGuestHandler(&service{g},
+	path, calls := guestv1connect.NewGuestHandler(&service{g},
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil), // the link is local
-	))
+	)
+	mux.Handle(path, calls)
+	mux.Handle(guestv1connect.GuestStartProcedure, gather(calls))
 	mux.Handle(guestv1connect.NewFilesHandler(&fileService{g},
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)))
 	mux.Handle(guestv1connect.NewTerminalsHandler(&terminalService{g},

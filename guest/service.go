@@ -29,6 +29,9 @@ func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartReq
 	if err != nil {
 		return err
 	}
+	if r.Msg.Stdin || r.Msg.Detach { // the host needs its id
+		gatheringOf(ctx).release()
+	}
 	err = follow(ctx, p, cursor, out.Send)
 	cursor.close()
 	s.part(p)

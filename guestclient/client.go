@@ -47,7 +47,8 @@ type Client struct {
 	code  guestv1connect.KernelsClient
 	dial  func(context.Context) (net.Conn, error)
 	self  guestv1connect.IdentityClient
-	calls *http.Transport // HTTP/2: one connection for every call
+	calls *http.Transport // HTTP/2: one connection for many calls
+	brief *http.Transport // HTTP/1.1: one connection for each call that is soon over
 	files *http.Transport // HTTP/1.1: one connection for each body
 	http  *http.Client    // over files
 
@@ -80,11 +81,16 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
 		},
 	}
+	c.brief = &http.Transport{
+		DialContext: dialer, Protocols: new(http.Protocols), DisableCompression: true,
+		IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader, MaxIdleConnsPerHost: briefCalls,
+	}
 	c.calls.Protocols.SetUnencryptedHTTP2(true)
+	c.brief.Protocols.SetHTTP1(true)
 	c.files.Protocols.SetHTTP1(true)
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &http.Client{Transport: c.files, CheckRedirect: noRedirects}
-	over := &http.Client{Transport: c.calls, CheckRedirect: noRedirects}
+	over := &http.Client{Transport: &ways{shared: c.calls, alone: c.brief, busy: make(chan struct{}, briefCalls)}, CheckRedirect: noRedirects}
 	bounds := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
 	c.rpc = guestv1connect.NewGuestClient(over, origin, bounds...)
 	c.procs = guestv1connect.NewProcessesClient(over, origin, bounds...)
@@ -105,6 +111,7 @@ const origin = "http://guest"
 // are closed; a later call connects again.
 func (c *Client) Close() error {
 	c.calls.CloseIdleConnections()
+	c.brief.CloseIdleConnections()
 	c.files.CloseIdleConnections()
 	return nil
 }
@@ -142,7 +149,7 @@ func call[Q, A any](ctx context.Context, op string, f func(context.Context, *con
 		ctx, cancel = context.WithTimeout(ctx, callTime)
 		defer cancel()
 	}
-	return callLong(ctx, op, f, q)
+	return callLong(briefly(ctx), op, f, q)
 }
 
 // callLong makes a unary call that may last as long as ctx.

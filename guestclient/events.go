@@ -23,9 +23,16 @@ type events struct {
 	at     sandbox.Offsets
 	first  *sandbox.Event // Started, until it has been given
 
+	mute bool // the guest was silent for too long
+
 	recv sync.Mutex // held by Recv
 	end  error      // what every later Recv returns
 }
+
+const (
+	silence = 90 * time.Second // of a guest that is to say every 15 s that it lives
+	endTime = time.Second      // for a stream to end behind the exit
+)
 
 // open begins a stream and waits for its first event, so that what the guest
 // refuses is an error here.
@@ -86,6 +93,7 @@ func (e *events) Recv() (sandbox.Event, error) {
 	case err != nil:
 		e.end = err
 	case ev.Exit != nil:
+		e.finish()
 		e.end = io.EOF
 	}
 	if e.end != nil {
@@ -94,8 +102,25 @@ func (e *events) Recv() (sandbox.Event, error) {
 	return ev, err
 }
 
+// finish reads the stream to its end, which leaves its connection to others.
+func (e *events) finish() {
+	late := time.AfterFunc(endTime, e.cancel)
+	defer late.Stop()
+	e.in.Receive()
+	e.in.Close()
+	e.in = nil
+}
+
+// receive waits for a message of the guest's, for as long as it may be silent.
+func (e *events) receive() bool {
+	late := time.AfterFunc(silence, e.cancel)
+	got := e.in.Receive()
+	e.mute = !late.Stop()
+	return got
+}
+
 func (e *events) next() (sandbox.Event, error) {
-	for e.in.Receive() {
+	for e.receive() {
 		m := e.in.Msg()
 		switch {
 		case m.GetKeepAlive() != nil:
@@ -111,6 +136,9 @@ func (e *events) next() (sandbox.Event, error) {
 			return sandbox.Event{}, broken(e.op, "a second start")
 		}
 		// An event of a kind that this build does not know: a newer guest's.
+	}
+	if e.mute {
+		return sandbox.Event{}, sandbox.Errorf(e.op, sandbox.Unavailable, "the guest said nothing for %v", silence)
 	}
 	if err := e.in.Err(); err != nil {
 		return sandbox.Event{}, failed(e.ctx, e.op, err)

@@ -30,7 +30,7 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 	for k, v := range cmd.Env {
 		r.Env = append(r.Env, []byte(k+"="+v))
 	}
-	return open(ctx, op, c.rpc.Start, r, sandbox.Offsets{})
+	return open(briefly(ctx), op, c.rpc.Start, r, sandbox.Offsets{})
 }
 
 // Attach returns the events of a process, by id or name, from the given offsets

@@ -48,6 +48,7 @@ func meetTerminals(t *testing.T, e *evilTerminals) *guestclient.Client {
 	mux.Handle(guestv1connect.NewTerminalsHandler(e))
 	s := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
 	s.Protocols.SetUnencryptedHTTP2(true)
+	s.Protocols.SetHTTP1(true)
 	done := make(chan struct{})
 	go func() { s.Serve(l); close(done) }()
 	c := guestclient.New(func(ctx context.Context) (net.Conn, error) {
