@@ -18,10 +18,11 @@ var coldEdits = []edit{
 		After: "\n\t// These belong to cold.go and cold_save.go.\n\tcold      *Cold\n\tcoldLeft  uint64\n\tcoldFiles *ColdFiles\n\tcoldSave  atomic.Pointer[coldSave]\n\tcoldMu    sync.Mutex // before mu: no reference of coldHolds comes or goes\n\tcoldHolds []*[]memmap.FileRange // protected by mu\n\tfrozen    atomicbitops.Uint64\n\n",
 	},
 	{
-		Why:  "what is put aside is neither looked through nor written twice",
+		Why:  "what is put aside is neither looked through nor written twice, and holes need no look",
 		File: "pkg/sentry/pgalloc/save_restore.go",
 		At:   "\t\t\tfr.Start = unscannedStart\n\t\t}\n\t\tunscannedStart = fr.End\n\t\tallocatedBytes += fr.Length()\n",
-		Replace: "\t\t\tfr.Start = unscannedStart\n\t\t}\n\t\tfr, cold := f.clipCold(fr)\n\t\tunscannedStart = fr.End\n" +
+		Replace: "\t\t\tfr.Start = unscannedStart\n\t\t}\n\t\tfr, cold := f.clipCold(fr)\n" +
+			"\t\tif !cold && !ma.knownCommitted {\n\t\t\tma.commitSeq = 0\n\t\t\tfr, cold = f.clipHole(fr)\n\t\t}\n\t\tunscannedStart = fr.End\n" +
 			"\t\tif cold {\n\t\t\tif maseg.End() == unscannedStart {\n\t\t\t\tmaseg = maseg.NextSegment()\n\t\t\t}\n\t\t\tcontinue\n\t\t}\n" +
 			"\t\tallocatedBytes += fr.Length()\n",
 	},
