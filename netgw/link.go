@@ -38,6 +38,7 @@ const (
 type Link struct {
 	stack   *stack.Stack
 	tap     *tap
+	out     *outgoing
 	gateway *Gateway
 	tenant  *tenant
 	syns    syns
@@ -104,7 +105,8 @@ var silence = sync.OnceFunc(func() { log.SetTarget(&log.MultiEmitter{}) })
 
 func (l *Link) configure() error {
 	s := l.stack
-	if e := s.CreateNIC(nic, l.tap); e != nil {
+	l.out = newOutgoing(l.tap)
+	if e := s.CreateNICWithOptions(nic, l.tap, stack.NICOptions{QDisc: l.out}); e != nil {
 		l.tap.Close() // the stack did not take it over
 		return fmt.Errorf("attach stack: %v", e)
 	}
@@ -191,6 +193,7 @@ func (l *Link) Close() error {
 	l.tap.Wait()
 	l.stack.Wait()
 	l.flows.Wait()
+	l.out.Close()
 	l.gateway.leave(l.tenant)
 	return nil
 }

@@ -38,7 +38,7 @@ func (s *splice) download() {
 	}
 	s.down = make(chan error, 1)
 	go func() {
-		n, err := pass(s.guest, s.up, func(n int) { s.flow.add(0, n) })
+		n, err := s.pour(func(n int) { s.flow.add(0, n) })
 		s.arrived = n
 		if err == nil {
 			err = s.guest.CloseWrite()
@@ -82,13 +82,31 @@ func (s *splice) upload(first []byte) error {
 		}
 		s.flow.add(len(first), 0)
 	}
-	if _, err := pass(s.up, s.guest, func(n int) { s.flow.add(n, 0) }); err != nil {
+	if err := s.drain(func(n int) { s.flow.add(n, 0) }); err != nil {
 		return err
 	}
 	if c, ok := s.up.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
 	return nil
+}
+
+// pour passes the upstream's bytes until their end.
+func (s *splice) pour(count func(int)) (int64, error) {
+	if socket, ok := socketOf(s.up); ok {
+		return s.guest.take(socket, count)
+	}
+	return pass(s.guest, s.up, count)
+}
+
+// drain passes the sandbox's bytes until their end.
+func (s *splice) drain(count func(int)) (err error) {
+	if socket, ok := socketOf(s.up); ok {
+		_, err = s.guest.give(socket, count)
+	} else {
+		_, err = pass(s.up, s.guest, count)
+	}
+	return err
 }
 
 // abort resets both sides and waits for what still passes.

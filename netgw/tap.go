@@ -24,9 +24,6 @@ const (
 
 	// gsoMax is the longest segment that is left to the kernel to cut.
 	gsoMax = 65000
-
-	// frameMax is the longest frame that the kernel hands over uncut.
-	frameMax = vnetHeader + header.EthernetMinimumSize + 65536
 )
 
 // Fields of struct virtio_net_hdr.
@@ -124,24 +121,25 @@ func (t *tap) Attach(d stack.NetworkDispatcher) {
 // and the stack judges the rest.
 func (t *tap) read(d stack.NetworkDispatcher) {
 	defer close(t.done)
-	frame := make([]byte, frameMax)
+	in := newIncoming(t.raw)
+	defer in.release()
 	for {
-		n, err := t.file.Read(frame)
+		head, packet, err := in.next()
 		if err != nil {
 			return
 		}
-		if n < vnetHeader+header.EthernetMinimumSize {
+		if packet == nil {
 			continue
 		}
-		if t.admit != nil && !t.admit(header.Ethernet(frame[vnetHeader:]).Type(), frame[vnetHeader+header.EthernetMinimumSize:n]) {
+		proto := header.Ethernet(head[vnetHeader:]).Type()
+		if t.admit != nil && !t.admit(proto, packet) {
 			continue
 		}
-		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame[vnetHeader:n])})
-		if t.ParseHeader(p) {
-			// A frame whose checksum was left to us never crossed a wire.
-			p.RXChecksumValidated = frame[0] != 0
-			d.DeliverNetworkPacket(p.NetworkProtocolNumber, p)
-		}
+		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(in.view(len(packet)))})
+		p.NetworkProtocolNumber = proto
+		// A frame whose checksum was left to us never crossed a wire.
+		p.RXChecksumValidated = head[0] != 0
+		d.DeliverNetworkPacket(proto, p)
 		p.DecRef()
 	}
 }
@@ -149,13 +147,18 @@ func (t *tap) read(d stack.NetworkDispatcher) {
 // WritePackets implements stack.LinkEndpoint.
 func (t *tap) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for n, p := range list.AsSlice() {
-		var h [vnetHeader]byte
-		describe(h[:], p)
-		if err := t.send(append([][]byte{h[:]}, p.AsSlices()...)); err != nil {
+		if err := t.write(p); err != nil {
 			return n, &tcpip.ErrNoBufferSpace{}
 		}
 	}
 	return list.Len(), nil
+}
+
+// write sends one packet.
+func (t *tap) write(p *stack.PacketBuffer) error {
+	var h [vnetHeader]byte
+	describe(h[:], p)
+	return t.send(append([][]byte{h[:]}, p.AsSlices()...))
 }
 
 // describe fills in how the kernel is to cut and sum the packet.

@@ -64,7 +64,8 @@ func (l *Link) connect(r *tcp.ForwarderRequest) {
 // guestConn is a connection that the sandbox has opened.
 type guestConn struct {
 	*gonet.TCPConn
-	ep tcpip.Endpoint
+	ep    tcpip.Endpoint
+	queue *waiter.Queue // of ep's events
 }
 
 // abort ends the connection with a reset.
@@ -100,7 +101,7 @@ func (l *Link) accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	window := int64(windowOf(open)) // set, it does not grow by itself
 	o.SetReceiveBufferSize(window, true)
 	o.SetSendBufferSize(window, true)
-	return &guestConn{gonet.NewTCPConn(&wq, ep), ep}, nil
+	return &guestConn{gonet.NewTCPConn(&wq, ep), ep, &wq}, nil
 }
 
 // windowOf is the size of a new connection's buffers, in each direction, when a
