@@ -46,6 +46,7 @@ type File struct {
 // Containers says how sandboxes are started as containers.
 type Containers struct {
 	Socket string `toml:"socket"` // path of the Docker Engine's socket; "" serves none
+	Type   string `toml:"type"`   // of instance; "" means the default
 	Forget bool   `toml:"forget"` // one that was stopped begins anew: its files and processes are lost
 	Bridge string `toml:"bridge"` // template of sandboxes that are made through the bridge; "" means the default
 }

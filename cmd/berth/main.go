@@ -11,5 +11,5 @@ import (
 
 func main() {
 	runsc.Dispatch() // does not return when this is the sandbox engine
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr))
 }

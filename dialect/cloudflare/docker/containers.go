@@ -146,6 +146,9 @@ func (d *Dialect) make(ctx context.Context, st *state, img *image, b *createBody
 		Template: img.template, Snapshot: img.snapshot, Name: boxName(st.Name), Env: env,
 		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st),
 	}
+	if !img.sized && img.snapshot == "" {
+		req.Type = d.kind
+	}
 	s, err := d.engine.Create(ctx, req)
 	if err != nil {
 		return "", err

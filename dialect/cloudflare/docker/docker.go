@@ -71,6 +71,7 @@ type Config struct {
 	// Otherwise it goes on where it was, with its files and processes.
 	Forget bool
 
+	Type   string       // of instance, of containers whose image says no size; "" means the default
 	Logger *slog.Logger // nil means none
 }
 
@@ -80,6 +81,7 @@ type Dialect struct {
 	server func(id sandbox.ID) http.Handler
 	egress *Egress
 	forget bool
+	kind   string
 	log    *slog.Logger
 
 	handler http.Handler
@@ -104,7 +106,7 @@ type Dialect struct {
 // New returns a Dialect. It serves nothing before Open.
 func New(c Config) *Dialect {
 	d := &Dialect{
-		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, log: c.Logger, conns: newQueue(),
+		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, kind: c.Type, log: c.Logger, conns: newQueue(),
 		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, known: map[sandbox.ID]string{},
 	}
 	if d.log == nil {

@@ -152,15 +152,18 @@ func (d *Dialect) startExec(w http.ResponseWriter, r *http.Request) error {
 	}
 	if b.Detach {
 		ready := make(chan error, 1)
-		d.task(func() { run(d.ctx, x, nil, func(err error) (io.ReadWriteCloser, error) { ready <- err; return nowhere{}, nil }) })
+		d.task(func() {
+			run(d.ctx, x, func(err error) (io.ReadWriteCloser, error) { ready <- err; return nowhere{}, nil })
+		})
 		if err := <-ready; err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
+	// Not the request's context: that ends with the client's input.
 	var failed error
-	run(r.Context(), x, r, func(err error) (io.ReadWriteCloser, error) {
+	run(d.ctx, x, func(err error) (io.ReadWriteCloser, error) {
 		if failed = err; err != nil {
 			return nil, err
 		}
@@ -200,7 +203,7 @@ func upgrade(w http.ResponseWriter, r *http.Request, tty bool) (io.ReadWriteClos
 
 // pipes runs a command without a terminal. open is told whether it has started, and
 // gives the stream.
-func (d *Dialect) pipes(ctx context.Context, x *execution, _ *http.Request, open func(error) (io.ReadWriteCloser, error)) {
+func (d *Dialect) pipes(ctx context.Context, x *execution, open func(error) (io.ReadWriteCloser, error)) {
 	env, _ := environment(x.body.Env) // it was looked at before
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -290,7 +293,7 @@ func (x *execution) end(code int) {
 }
 
 // terminal runs a command on a terminal.
-func (d *Dialect) terminal(ctx context.Context, x *execution, _ *http.Request, open func(error) (io.ReadWriteCloser, error)) {
+func (d *Dialect) terminal(ctx context.Context, x *execution, open func(error) (io.ReadWriteCloser, error)) {
 	env, _ := environment(x.body.Env)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -299,7 +302,7 @@ func (d *Dialect) terminal(ctx context.Context, x *execution, _ *http.Request, o
 	})
 	var events sandbox.TerminalEvents
 	if err == nil {
-		events, err = d.engine.AttachTerminal(ctx, string(x.box), t.ID, sandbox.TerminalAttach{})
+		events, err = d.engine.AttachTerminal(ctx, string(x.box), t.ID, sandbox.TerminalAttach{Resume: true})
 	}
 	if err != nil {
 		x.end(126)
@@ -340,4 +343,3 @@ func (d *Dialect) terminal(ctx context.Context, x *execution, _ *http.Request, o
 	}
 	x.end(code)
 }
-

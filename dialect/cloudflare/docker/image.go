@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -20,6 +19,7 @@ type image struct {
 	entrypoint []string
 	cmd        []string
 	policy     *sandbox.Policy
+	sized      bool // it says how large its containers are
 }
 
 // ownTemplate is the template that stands for the vendor's image in all its
@@ -28,6 +28,16 @@ const ownTemplate = "cloudflare-sandbox"
 
 // vendorImage matches what the vendor calls it.
 var vendorImage = regexp.MustCompile(`^(docker\.io/|registry\.cloudflare\.com/)?cloudflare/sandbox(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
+
+// IsOwn reports whether a template stands for the vendor's image: nobody else makes
+// it.
+func IsOwn(template string) bool { return template == ownTemplate }
+
+// sidecarImage matches what is called the image of a sidecar.
+var sidecarImage = regexp.MustCompile(`^(docker\.io/)?cloudflare/proxy-everything(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
+
+// IsSidecar reports whether an image is that of a sidecar, which needs none.
+func IsSidecar(ref string) bool { return sidecarImage.MatchString(ref) }
 
 var refPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$`)
 
@@ -79,7 +89,7 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy}, nil
+	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy, sized: t.Limits != nil}, nil
 }
 
 // OwnImage asks for the template that stands for the vendor's image: the server's
@@ -194,11 +204,18 @@ func (d *Dialect) inspectImage(w http.ResponseWriter, r *http.Request) error {
 	if img.snapshot != "" {
 		id = "sha256:" + hexID("snapshot", img.snapshot)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
-		"Id": id, "RepoTags": []string{ref}, "Os": "linux", "Architecture": "amd64",
-		"Config": map[string]any{"Entrypoint": slices.Clone(img.entrypoint), "Cmd": slices.Clone(img.cmd)},
-	})
+	writeJSON(w, http.StatusOK, Describe(ref, sandbox.Template{Digest: id, Entrypoint: img.entrypoint, Cmd: img.cmd}))
 	return nil
+}
+
+// Describe is what tools are told of the image that a template stands for.
+func Describe(ref string, t sandbox.Template) map[string]any {
+	return map[string]any{
+		"Id": t.Digest, "RepoTags": []string{ref}, "RepoDigests": []string{}, "Os": "linux", "Architecture": "amd64",
+		"Size": t.Size, "Created": moment(t.Created),
+		"Config": map[string]any{"Entrypoint": t.Entrypoint, "Cmd": t.Cmd, "ExposedPorts": map[string]any{}},
+		"RootFS": map[string]any{"Type": "layers", "Layers": []string{t.Digest}},
+	}
 }
 
 func (d *Dialect) removeImage(w http.ResponseWriter, r *http.Request) error {

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -216,29 +217,43 @@ func codeOf(sig unix.Signal, alive bool) int {
 
 // putAside ends a container. Its sandbox keeps its files, and with memory its
 // processes too, which then go on when the next container of the name is started.
+//
+// The end goes on record first: whoever sees the sandbox stop must know why.
 func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory bool) error {
 	// Whoever has sent the signal may leave; half of it must not be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
 	d.unwatch(c.box.ID)
-	id := string(c.box.ID)
-	var err error
-	if memory {
-		_, err = d.engine.Pause(ctx, id)
-	}
-	if !memory || sandbox.KindOf(err) == sandbox.Unsupported {
-		_, err = d.engine.Stop(ctx, id)
-		memory = false
-	}
-	if err != nil {
+	was := c.state
+	c.Phase, c.Code, c.Ended = exited, code, time.Now().UTC().Round(0)
+	if err := d.save(ctx, c); err != nil {
+		c.state = was
 		d.watch(c)
 		return err
 	}
-	if !memory {
-		c.Process = ""
+	err := d.rest(ctx, c, memory)
+	if err == nil {
+		return nil
 	}
-	c.Phase, c.Code, c.Ended = exited, code, time.Now().UTC().Round(0)
-	return d.save(ctx, c)
+	c.state = was
+	if serr := d.save(ctx, c); serr != nil {
+		return errors.Join(err, serr)
+	}
+	d.watch(c)
+	return err
+}
+
+// rest ends a container's sandbox for the time being.
+func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
+	id := string(c.box.ID)
+	if memory {
+		_, err := d.engine.Pause(ctx, id)
+		if sandbox.KindOf(err) != sandbox.Unsupported {
+			return err
+		}
+	}
+	_, err := d.engine.Stop(ctx, id)
+	return err
 }
 
 // stop is kill with patience.

@@ -176,8 +176,14 @@ func (d *Dialect) takeUp(ctx context.Context) error {
 		if err := d.reconnect(ctx, c); err != nil {
 			return err
 		}
-		if c.Phase == running && c.box.State == sandbox.Running {
+		switch {
+		case c.box.State != sandbox.Running:
+		case c.Phase == running:
 			d.watch(c)
+		case c.Phase == exited: // its end was begun
+			if err := d.rest(ctx, c, !d.forget && c.Code != killed && (c.Code == 0 || c.Process != "")); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
