@@ -61,6 +61,11 @@ type Engine interface {
 	ReadFile(ctx context.Context, id, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
 	WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
 	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
+
+	CreateCodeContext(ctx context.Context, id string, o sandbox.CodeOptions) (sandbox.CodeContext, error)
+	CodeContexts(ctx context.Context, id string) ([]sandbox.CodeContext, error)
+	RemoveCodeContext(ctx context.Context, id, context string) error
+	RunCode(ctx context.Context, id string, r sandbox.CodeRun) (sandbox.CodeEvents, error)
 }
 
 // Prefix is the path under which sandboxes are served on the main listener, as

@@ -49,6 +49,12 @@ func (s *Server) table() []route {
 
 		{"POST /api/git/checkout", reply((*box).checkout)},
 
+		{"POST /api/contexts", reply((*box).createContext)},
+		{"GET /api/contexts", asked((*box).listContexts)},
+		{"DELETE /api/contexts/{context}", named("context", (*box).deleteContext)},
+		{"POST /api/execute/code", streamed((*box).runCode)},
+		{"GET /api/interpreter/health", asked((*box).codeHealth)},
+
 		{"POST /api/session/create", reply((*box).createSession)},
 		{"POST /api/session/delete", reply((*box).deleteSession)},
 		{"GET /api/session/list", asked((*box).listSessions)},

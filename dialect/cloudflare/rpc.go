@@ -115,7 +115,8 @@ func (p *peer) main() capnweb.Object {
 			"restoreArchive": method(p, (*box).restoreArchive, "dir", "archivePath", "sessionId"),
 			"uploadParts":    method(p, (*box).uploadParts, rest),
 		},
-		"tunnels": p.tunnels(),
+		"interpreter": p.interpreter(),
+		"tunnels":     p.tunnels(),
 	}
 }
 
