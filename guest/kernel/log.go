@@ -59,9 +59,11 @@ const (
 	Died      // its kernel ended
 )
 
+// logBytes bounds what is kept of one run. Tests lower it.
+var logBytes = 32 << 20
+
 // Bounds on what is kept of runs, in bytes.
 const (
-	logBytes   = 32 << 20 // of one
 	endedBytes = 32 << 20 // of those that have ended, all together
 	eventBytes = 128      // that an event takes beside its texts
 )

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Bounds on time of a run that does not end as it should.
-const (
+// Bounds on time of a run that does not end as it should. Tests shorten them.
+var (
 	killAfter = 10 * time.Second // of an interrupt because its time was up
 	straggle  = 10 * time.Second // for a kernel that has answered to say that it is idle
 	lastWords = time.Second      // for what a dead kernel has sent to arrive
@@ -30,7 +30,8 @@ type turn struct {
 	asked                        Status // TimedOut or Interrupted once that was asked for
 	pending                      bool   // an interrupt waits for the run to begin
 	end                          End
-	dead                         string // why the kernel is of no more use
+	told                         *raised // the error of the answer, for kernels that publish none
+	dead                         string  // why the kernel is of no more use
 
 	began, late, kill <-chan time.Time
 }
@@ -90,6 +91,9 @@ func execute(k *interpreter, r *Run, halt <-chan string) (end End, dead string) 
 
 // settled is the end of a run whose kernel lives on.
 func (t *turn) settled() End {
+	if t.told != nil {
+		t.fail(*t.told)
+	}
 	switch {
 	case t.asked == TimedOut:
 		t.end.Status, t.end.Reason = TimedOut, "its time was up"
@@ -164,7 +168,8 @@ func (t *turn) take(a arrival) {
 	}
 }
 
-// reply is the kernel's answer. Some kernels tell an error only here.
+// reply is the kernel's answer, which may overtake what it publishes. Some kernels
+// tell an error only here.
 func (t *turn) reply(content json.RawMessage) {
 	var r struct {
 		Status  string `json:"status"`
@@ -193,7 +198,7 @@ func (t *turn) reply(content json.RawMessage) {
 	case "aborted":
 		t.end.Status, t.end.Reason = Failed, "the kernel did not run it"
 	default:
-		t.fail(r.raised)
+		t.end.Status, t.told = Failed, &r.raised
 	}
 }
 

@@ -6,11 +6,11 @@ imported until the code that runs has imported it.
 """
 
 import datetime
-import json
 import math
+import sys
 
 from IPython.core.formatters import BaseFormatter
-from traitlets import ObjectName, Unicode
+from traitlets import ObjectName
 
 CHART = "application/vnd.berth.chart+json"
 DATA = "application/vnd.berth.data+json"
@@ -19,41 +19,32 @@ MOST_CELLS = 100_000  # of a frame; a larger one has no data
 MOST_POINTS = 100_000  # of a figure; a larger one has no chart
 
 
-class _ChartFormatter(BaseFormatter):
-    format_type = Unicode(CHART)
-    print_method = ObjectName("_repr_berth_chart_")
+class _Formatter(BaseFormatter):
+    """Shows the values of one class. IPython's table of types is not used: matplotlib's
+    own extension takes figures out of every formatter.
+    """
+
+    print_method = ObjectName("_repr_berth_")
     _return_type = dict
 
+    def __init__(self, kind, module, name, show, **rest):
+        super().__init__(**rest)
+        self.format_type, self._of, self._show = kind, (module, name), show
 
-class _DataFormatter(BaseFormatter):
-    format_type = Unicode(DATA)
-    print_method = ObjectName("_repr_berth_data_")
-    _return_type = dict
+    def __call__(self, value):
+        cls = getattr(sys.modules.get(self._of[0]), self._of[1], None)
+        if not self.enabled or cls is None or not isinstance(value, cls):
+            return None
+        try:
+            return self._show(value)
+        except Exception:  # what cannot be read is shown as a picture: no error of the code
+            return None
 
 
 def load_ipython_extension(shell):
     display = shell.display_formatter
-    for cls, module, name, show in (
-        (_ChartFormatter, "matplotlib.figure", "Figure", figure),
-        (_DataFormatter, "pandas", "DataFrame", frame),
-    ):
-        formatter = cls(parent=display)
-        formatter.for_type_by_name(module, name, _safely(show))
-        if module == "pandas":  # the class says where it was defined, or where it is public
-            formatter.for_type_by_name("pandas.core.frame", name, _safely(show))
-        display.formatters[formatter.format_type] = formatter
-
-
-def _safely(show):
-    """A picture that cannot be read is shown as one: that is no error of the code."""
-
-    def shown(value):
-        try:
-            return show(value)
-        except Exception:
-            return None
-
-    return shown
+    display.formatters[CHART] = _Formatter(CHART, "matplotlib.figure", "Figure", figure, parent=display)
+    display.formatters[DATA] = _Formatter(DATA, "pandas", "DataFrame", frame, parent=display)
 
 
 def frame(df):
@@ -139,7 +130,7 @@ def _is_category(axis):
 def _axis(chart, side, axis, limits):
     """Ticks, their labels and the scale of an axis."""
     low, high = sorted(limits)
-    ticks = [t for t in axis.get_majorticklocs().tolist() if low <= t <= high]
+    ticks = [t for t in map(float, axis.get_majorticklocs()) if low <= t <= high]
     labels = axis.get_major_formatter().format_ticks(ticks)
     scale = "datetime" if _is_date(axis) else "categorical" if _is_category(axis) else axis.get_scale()
     chart[side + "_ticks"] = _values(axis, ticks)
@@ -197,12 +188,16 @@ def _bars(ax):
         group = _name(container, n, "Group")
         across = container.orientation == "horizontal"
         axis = ax.yaxis if across else ax.xaxis
-        names = dict(zip(axis.get_majorticklocs().tolist(), (t.get_text() for t in axis.get_majorticklabels())))
+        names = _tick_names(axis)
         for bar in container.patches:
             middle = bar.get_y() + bar.get_height() / 2 if across else bar.get_x() + bar.get_width() / 2
             value = bar.get_width() if across else bar.get_height()
             elements.append({"label": _bar_label(axis, middle, names), "group": group, "value": plain(float(value))})
     return elements
+
+
+def _tick_names(axis):
+    return dict(zip(map(float, axis.get_majorticklocs()), (t.get_text() for t in axis.get_majorticklabels())))
 
 
 def _bar_label(axis, middle, names):
@@ -261,15 +256,15 @@ def _box(outline, lines):
         upright = [v for p, v in at if len(v) == 2 and p[0] == p[1] and v[0] != v[1]]
         if not medians or not upright:
             continue
-        ends = [x for v in upright for x in v]
-        outliers = [x for p, v in at if len(set(p)) == 1 and (len(v) != 2 or v[0] == v[1]) for x in v if x < min(ends) or x > max(ends)]
-        return {"label": "", "min": min(ends + [low]), "first_quartile": low, "median": medians[-1], "third_quartile": high,
-                "max": max(ends + [high]), "outliers": outliers, "_at": middle, "_across": along == 0}
+        ends = [x for v in upright for x in v] + [low, high]
+        outliers = [x for p, v in at if len(set(p)) == 1 for x in v if x < min(ends) or x > max(ends)]
+        return {"label": "", "min": min(ends), "first_quartile": low, "median": medians[-1], "third_quartile": high,
+                "max": max(ends), "outliers": outliers, "_at": middle, "_across": along == 0}
     return None
 
 
 def _label_boxes(ax, elements):
     for n, e in enumerate(elements):
         axis = ax.yaxis if e["_across"] else ax.xaxis
-        names = dict(zip(axis.get_majorticklocs().tolist(), (t.get_text() for t in axis.get_majorticklabels())))
+        names = _tick_names(axis)
         e["label"] = _bar_label(axis, e["_at"], names) or str(n + 1)
