@@ -49,6 +49,9 @@ func (f *File) check() error {
 			return &sandbox.Error{Op: "check containers.bridge", Err: err}
 		}
 	}
+	if err := f.checkDoors(); err != nil {
+		return err
+	}
 	if err := f.checkTypes(); err != nil {
 		return err
 	}
@@ -142,7 +145,8 @@ func Fixed(old, next File) []string {
 		{"log_format", old.LogFormat == next.LogFormat}, {"drain", old.Drain == next.Drain},
 		{"limits", old.Limits == next.Limits}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
 		{"metrics", old.Metrics == next.Metrics}, {"room", reflect.DeepEqual(old.Room, next.Room)}, {"snapshots", old.Snapshots == next.Snapshots},
-		{"store", old.Store == next.Store},
+		{"store", old.Store == next.Store}, {"https", old.HTTPS == next.HTTPS}, {"acme", old.ACME == next.ACME},
+		{"egress", reflect.DeepEqual(old.Egress, next.Egress)}, {"audit", old.Audit == next.Audit},
 	} {
 		if !k.same {
 			keys = append(keys, k.name)

@@ -39,6 +39,10 @@ type File struct {
 	Room      Room      `toml:"room"`
 	Snapshots Snapshots `toml:"snapshots"`
 	Store     Store     `toml:"store"`
+	HTTPS     HTTPS     `toml:"https"`
+	ACME      ACME      `toml:"acme"`
+	Egress    Egress    `toml:"egress"`
+	Audit     Audit     `toml:"audit"`
 
 	Containers Containers `toml:"containers"`
 }

@@ -130,6 +130,30 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+func TestDoorsAreChecked(t *testing.T) {
+	for _, text := range []string{
+		"[https]\nlisten = \"nowhere\"", "[https]\ncertificate = \"/c.pem\"", "[acme]\ndirectory = \"http://acme.example.com\"",
+		"[egress]\nallow = [\"10.0.0.1/8\"]", "[egress]\nconnections = 65537", "[egress]\nresolvers = [\"dns.example.com\"]",
+		"[egress.handlers]\na = \"program\"", "[egress.handlers]\n\"a b\" = \"/bin/true\"", "[audit]\ndays = -1",
+	} {
+		if _, err := config.Parse([]byte(text)); sandbox.KindOf(err) != sandbox.Invalid {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	f := parse(t, `
+[https]
+listen = "0.0.0.0:443"
+[egress]
+deny = ["192.0.2.0/24"]
+resolvers = ["192.0.2.53", "[2001:db8::53]:5353"]
+[egress.handlers]
+sign = "/usr/lib/sign --quick"
+`)
+	if f.HTTPS.Listen != "0.0.0.0:443" || len(f.Egress.Resolvers) != 2 || f.Egress.Handlers["sign"] != "/usr/lib/sign --quick" {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestFixed(t *testing.T) {
 	old := parse(t, "listen = \"a:1\"\nlog_level = \"info\"\n[quota]\nsandboxes = 1")
 	next := parse(t, "listen = \"a:2\"\nlog_level = \"warn\"\n[limits]\ncreates = 1\n[quota]\nsandboxes = 2\n[temporary]\nenabled = true")

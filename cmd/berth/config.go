@@ -46,6 +46,9 @@ func (f *serveFlags) configure(cmd *cobra.Command) error {
 			*k.to = k.value
 		}
 	}
+	if err := settle(cmd.Flags(), doorSettings(&c)); err != nil {
+		return err
+	}
 	f.archive.configure(cmd, c.Snapshots)
 	f.docker.configure(cmd.Flags().Changed("docker-socket"), c.Containers)
 	if c.Drain.Duration != 0 && !cmd.Flags().Changed("drain") {
