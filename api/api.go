@@ -50,6 +50,7 @@ type Engine interface {
 	Policies
 	Secrets
 	Webhooks
+	Volumes
 	Metering
 	Upkeep
 	Processes

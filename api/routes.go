@@ -156,6 +156,15 @@ func (a *API) routes() []route {
 		{method: "DELETE", path: "/v1/domains/{domain}", handle: a.removeDomain, scope: admin},
 		{method: "POST", path: "/v1/domains/{domain}/verify", handle: a.verifyDomain, scope: admin},
 
+		{method: "GET", path: "/v1/volumes", handle: a.volumes, scope: read},
+		{method: "POST", path: "/v1/volumes", handle: a.createVolume, scope: admin},
+		{method: "GET", path: "/v1/volumes/{volume}", handle: a.volume, scope: read},
+		{method: "DELETE", path: "/v1/volumes/{volume}", handle: a.removeVolume, scope: admin},
+		{method: "GET", path: "/v1/volumes/{volume}/list", handle: a.listVolume, scope: read},
+		{method: "GET", path: "/v1/volumes/{volume}/files", handle: a.readVolume, scope: read},
+		{method: "PUT", path: "/v1/volumes/{volume}/files", handle: a.writeVolume, scope: work},
+		{method: "DELETE", path: "/v1/volumes/{volume}/files", handle: a.removeFromVolume, scope: work},
+
 		{method: "POST", path: "/v1/gc", handle: a.collectGarbage, operator: true},
 		{method: "GET", path: "/v1/usage", handle: a.consumption, scope: read},
 		{method: "GET", path: "/v1/events", handle: a.changes, scope: read},

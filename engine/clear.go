@@ -47,7 +47,7 @@ func (e *Engine) Clear(ctx context.Context, account string) error {
 		return fail(op, "", err)
 	}
 	ctx = sandbox.WithCaller(ctx, sandbox.Caller{Account: account, Key: "end of account", Scopes: []sandbox.Scope{sandbox.ScopeAdmin}})
-	for _, clear := range []func(context.Context, string) error{e.clearHooks, e.clearSnapshots, e.clearBackups, e.clearDomains, e.clearSecrets} {
+	for _, clear := range []func(context.Context, string) error{e.clearHooks, e.clearSnapshots, e.clearBackups, e.clearDomains, e.clearSecrets, e.clearVolumes} {
 		if err := clear(ctx, account); err != nil {
 			return fail(op, "", err)
 		}

@@ -107,7 +107,7 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 	s := &stored{Sandbox: sandbox.Sandbox{
 		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
-		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Checkpoint: req.Checkpoint, Wake: req.Wake, Policy: req.Policy, Created: now, Updated: now,
+		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Checkpoint: req.Checkpoint, Wake: req.Wake, Policy: req.Policy, Volumes: req.Volumes, Created: now, Updated: now,
 	}}
 	return s, e.canCheckpoint(s)
 }
@@ -203,6 +203,11 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
 		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })
 	}
+	release, err := e.shareVolumes(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	return e.templates.RootPath(t), err
 }
 

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
@@ -23,7 +25,11 @@ func (e *Engine) fromSnapshot(ctx context.Context, req *sandbox.CreateRequest) (
 		return nil, &sandbox.Error{Op: "check snapshot", Kind: sandbox.Invalid, Err: fmt.Errorf("it is of template %q and class %q", sh.Template, sh.Class),
 			Hint: "leave template and class out: the snapshot has them"}
 	}
-	req.Template = sh.Template
+	if req.Volumes != nil && !slices.Equal(req.Volumes, sh.Volumes) {
+		return nil, &sandbox.Error{Op: "check snapshot", Kind: sandbox.Invalid, Err: errors.New("it has volumes of its own"),
+			Hint: "leave volumes out: what it shows goes on with those that it had"}
+	}
+	req.Template, req.Volumes = sh.Template, sh.Volumes
 	sh.complete(req)
 	return sh, nil
 }
@@ -40,6 +46,9 @@ func (e *Engine) fromStarted(ctx context.Context, req *sandbox.CreateRequest) (*
 	}
 	if t.Snapshot == "" {
 		return nil, nil
+	}
+	if len(req.Volumes) > 0 {
+		return nil, &sandbox.Error{Op: "check template", Kind: sandbox.Unsupported, Err: fmt.Errorf("what %q has started goes on without volumes", t.Name), Hint: "use a template that has nothing started"}
 	}
 	sh, err := e.loadShot(ctx, t.Account, t.Snapshot)
 	if sandbox.KindOf(err) == sandbox.NotFound {
@@ -85,7 +94,11 @@ func (e *Engine) restore(ctx context.Context, s *stored, root string) (driver.Ma
 	if err := e.descendFrom(ctx, s); err != nil {
 		return nil, err
 	}
-	return e.restoreShot(ctx, sh, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
+	spec, err := e.machineSpec(ctx, s, root)
+	if err != nil {
+		return nil, err
+	}
+	return e.restoreShot(ctx, sh, spec)
 }
 
 // shotBehind is the snapshot that a sandbox is made from: its account's own, or

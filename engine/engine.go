@@ -64,6 +64,7 @@ type Config struct {
 	Pool     PoolConfig // machines that run ahead of their creates
 	Contexts blob.Store // what template builds copy from; nil: nothing is taken
 	Archive  Archive    // nil: there are no snapshots or backups
+	Volumes  Volumes    // nil: there are none
 }
 
 // Templates keeps the root file systems that sandboxes start from.
@@ -132,6 +133,8 @@ type Engine struct {
 	hooks      *hooks
 	quotas     Quotas
 	admitting  locks // by account: who claims something of its quota
+	volumes    Volumes
+	sharing    locks // by account: who makes, removes or begins to use a volume
 	ledger     ledger
 	pool       *pool
 	archive    Archive
@@ -212,6 +215,7 @@ func New(c Config) (*Engine, error) {
 	e.hooks = newHooks(c.Hooks)
 	e.pool = newPool(c.Pool)
 	e.archive, e.garbage = c.Archive, newGarbage()
+	e.volumes = c.Volumes
 	e.keeping = newSlots(keepsAtOnce, keepsWaiting)
 	e.contexts, e.background = c.Contexts, newBuilds()
 	e.slots = newSlots(c.Creates, c.Queue)

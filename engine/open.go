@@ -62,6 +62,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	if _, err = e.templates.Prune(ctx, func(digest string) bool { return roots[digest] }); err != nil {
 		return fail(op, "", err)
 	}
+	if err := e.tidyVolumes(ctx); err != nil {
+		return fail(op, "", err)
+	}
 	if err := e.keepBoot(ctx); err != nil {
 		return fail(op, "", err)
 	}

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
@@ -97,6 +99,9 @@ func (e *Engine) fetchFor(ctx context.Context, sh *shot, s *stored) (dir string,
 	switch {
 	case !s.living() || s.State == sandbox.Starting:
 		return "", nil, notRunning(s)
+	case !slices.Equal(s.Volumes, sh.Volumes):
+		return "", nil, &sandbox.Error{Op: "check snapshot", Kind: sandbox.Conflict, Err: errors.New("it shows other volumes than the sandbox has"),
+			Hint: "create a sandbox from it: berth create --snapshot"}
 	case s.Class != sh.Class:
 		return "", nil, &sandbox.Error{Op: "check snapshot", Kind: sandbox.Conflict, Err: fmt.Errorf("it is of class %q, and the sandbox of %q", sh.Class, s.Class),
 			Hint: "create a sandbox from it: berth create --snapshot"}
@@ -269,10 +274,14 @@ func (e *Engine) takeFrom(ctx context.Context, s *stored, sh *shot, dir string) 
 	if err := e.enforceAgain(ctx, s); err != nil {
 		return nil, err
 	}
+	spec, err := e.machineSpec(ctx, s, root)
+	if err != nil {
+		return nil, err
+	}
 	if err := e.intend(ctx, s, doing{Verb: resumeVerbs[s.State], Aside: s.State}); err != nil {
 		return e.ifRunning(ctx, s, err)
 	}
-	m, err := d.Restore(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits}, dir)
+	m, err := d.Restore(ctx, spec, dir)
 	if err != nil {
 		return e.ifRunning(ctx, s, e.notRestored(ctx, s, err))
 	}

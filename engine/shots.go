@@ -34,6 +34,9 @@ type shot struct {
 	About    driver.About      `json:"about"`
 	Base     base              `json:"base"`
 	Env      map[string]string `json:"env,omitempty"`
+
+	// Volumes are those that the sandbox had, and what is made from it has.
+	Volumes []sandbox.VolumeMount `json:"volumes,omitempty"`
 }
 
 func shotKey(account string, id sandbox.ID) string { return shotPrefix + account + "/" + string(id) }

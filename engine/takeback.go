@@ -98,5 +98,5 @@ func (e *Engine) spec(ctx context.Context, s *stored) (driver.Spec, error) {
 	if err != nil {
 		return driver.Spec{}, &sandbox.Error{Op: "find its root", Kind: sandbox.Unavailable, Err: err}
 	}
-	return driver.Spec{ID: s.ID, Root: e.templates.RootPath(t), Hostname: string(s.ID), Limits: s.Limits}, nil
+	return e.machineSpec(ctx, s, e.templates.RootPath(t))
 }

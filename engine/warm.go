@@ -23,7 +23,7 @@ func (e *Engine) warmKind(s *stored, image string) kind {
 // takeWarm takes a machine that waits for such a sandbox, which then has its id; nil
 // if there is none. What is wrong with the template is the create's to say.
 func (e *Engine) takeWarm(ctx context.Context, s *stored) *warm {
-	if !e.pool.enabled() {
+	if !e.pool.enabled() || len(s.Volumes) > 0 {
 		return nil
 	}
 	t, err := e.templates.Get(ctx, s.Template)
@@ -53,7 +53,11 @@ func (e *Engine) machineFor(ctx context.Context, s *stored, root string, w *warm
 	if s.Snapshot != "" {
 		return e.restore(ctx, s, root)
 	}
-	return e.drivers[s.Class].Create(ctx, driver.Spec{ID: s.ID, Root: root, Hostname: string(s.ID), Limits: s.Limits})
+	spec, err := e.machineSpec(ctx, s, root)
+	if err != nil {
+		return nil, err
+	}
+	return e.drivers[s.Class].Create(ctx, spec)
 }
 
 // ready gives a machine the limits of its sandbox.

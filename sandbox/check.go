@@ -48,6 +48,9 @@ func (r *CreateRequest) Check() error {
 	if err := r.checkName(); err != nil {
 		return err
 	}
+	if err := checkMounts(r.Volumes); err != nil {
+		return err
+	}
 	if err := checkTags(r.Tags); err != nil {
 		return err
 	}

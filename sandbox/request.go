@@ -18,6 +18,7 @@ type CreateRequest struct {
 	Checkpoint *Checkpoint       `json:"checkpoint,omitempty"` // nil: none are taken
 	Budget     *Budget           `json:"budget,omitempty"`     // nil: no bound
 	Wake       *bool             `json:"wake,omitempty"`       // nil means true
+	Volumes    []VolumeMount     `json:"volumes,omitempty"`    // those of a snapshot if one is named; then no others
 }
 
 // Bounds on what a caller may store with a sandbox.

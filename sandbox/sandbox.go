@@ -23,9 +23,10 @@ type Sandbox struct {
 	Checkpoint *Checkpoint       `json:"checkpoint,omitempty"` // nil: none are taken
 	Budget     *Budget           `json:"budget,omitempty"`     // nil: no bound
 	Wake       *bool             `json:"wake,omitempty"`       // false: calls do not wake it; nil means true
-	Ports      []int             `json:"ports,omitempty"`      // on which something listened when that was last looked at, in order
-	Parent     ID                `json:"parent,omitempty"`     // the sandbox that it was copied from, which may be gone
-	Snapshot   ID                `json:"snapshot,omitempty"`   // the last that it came from or that was taken of it, which may be gone
+	Volumes    []VolumeMount     `json:"volumes,omitempty"`
+	Ports      []int             `json:"ports,omitempty"`    // on which something listened when that was last looked at, in order
+	Parent     ID                `json:"parent,omitempty"`   // the sandbox that it was copied from, which may be gone
+	Snapshot   ID                `json:"snapshot,omitempty"` // the last that it came from or that was taken of it, which may be gone
 	Created    time.Time         `json:"created"`
 	Started    time.Time         `json:"started,omitzero"` // when it last began to run
 	Updated    time.Time         `json:"updated"`

@@ -15,6 +15,7 @@ type createFlags struct {
 	snapshot          string
 	cpu, memory, disk string
 	env, metadata     []string
+	volumes           []string
 	policy, profile   string
 	policyFlags
 }
@@ -42,6 +43,7 @@ func (p *program) createCommand() *cobra.Command {
 	flags.StringVar(&f.disk, "disk", "", "what it may write, such as 20GiB (default 8GiB)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE of every process")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "KEY=VALUE kept with the sandbox, for ls")
+	flags.StringArrayVar(&f.volumes, "volume", nil, "NAME:PATH of a volume to mount, NAME:PATH:ro to read alone; may be given again")
 	flags.StringVar(&f.profile, "profile", "", "what it may reach: open, allow-list or none (default the template's, or open)")
 	flags.StringVar(&f.policy, "policy", "", "document of what it may reach; - is standard input")
 	f.policyFlags.register(cmd)
@@ -112,6 +114,9 @@ func (f *createFlags) request() (sandbox.CreateRequest, error) {
 		return r, err
 	}
 	if r.Metadata, err = parsePairs("metadata", f.metadata); err != nil {
+		return r, err
+	}
+	if r.Volumes, err = parseVolumes(f.volumes); err != nil {
 		return r, err
 	}
 	return r, f.policyFlags.fill(&r)

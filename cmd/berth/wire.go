@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/record/bolt"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/volume"
 )
 
 // Where the parts of a server live beneath its data directory.
@@ -42,6 +43,7 @@ const (
 	templatesDir = "templates"
 	machinesDir  = "machines"
 	contextsDir  = "contexts" // what template builds copy from
+	volumesDir   = "volumes"
 	auditDir     = "audit"
 )
 
@@ -74,6 +76,7 @@ type ground struct {
 	templates *image.Store
 	contexts  *blobdisk.Store
 	archive   engine.Archive
+	volumes   *volume.Store
 	book      *account.Book
 	sums      *meter.Book
 	measures  *metrics.Registry
@@ -148,6 +151,9 @@ func (h *house) openStores(ctx context.Context, f *serveFlags, data string, g *g
 	if g.contexts, err = blobdisk.Open(filepath.Join(data, contextsDir)); err != nil {
 		return err
 	}
+	if g.volumes, err = volume.Open(filepath.Join(data, volumesDir)); err != nil {
+		return err
+	}
 	if g.archive, err = f.archive.open(ctx, data); err != nil {
 		return err
 	}
@@ -168,6 +174,7 @@ func (h *house) openEngine(ctx context.Context, f *serveFlags, data string, g *g
 		Templates:   g.templates,
 		Archive:     g.archive,
 		Contexts:    g.contexts,
+		Volumes:     g.volumes,
 		Gateway:     g.gateway,
 		Audit:       g.audit,
 		Credentials: g.keeping.proxy,

@@ -6,12 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/loopfs"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -45,13 +44,15 @@ func openStore(dir string, size int64) error {
 	if err != nil {
 		return err
 	}
-	mounted, err := isMountpoint(dir)
+	mounted, err := loopfs.Mounted(dir)
 	if err != nil {
 		return err
 	}
 	if !mounted {
-		if err := mountStore(dir, file); err != nil {
-			return err
+		// The device goes with the mount. The engine maps the programs that lie in a
+		// layer from there.
+		if err := loopfs.Mount(file, dir, "xfs"); err != nil {
+			return storeFault(err)
 		}
 	}
 	return growStore(dir, file, size)
@@ -93,49 +94,6 @@ func makeStore(dir, file string, size int64) error {
 		return err
 	}
 	return os.Rename(file+".new", file)
-}
-
-// mountStore mounts the file on the folder. The loop device goes with the mount.
-func mountStore(dir, file string) error {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return storeFault(err)
-	}
-	defer control.Close()
-	backing, err := os.OpenFile(file, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer backing.Close()
-	for range 16 { // others may be faster to a free device
-		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			return storeFault(os.NewSyscallError("find loop device", err))
-		}
-		path := "/dev/loop" + strconv.Itoa(n)
-		device, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			return storeFault(err)
-		}
-		config := unix.LoopConfig{Fd: uint32(backing.Fd())}
-		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
-		copy(config.Info.File_name[:], file)
-		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
-		if errors.Is(err, unix.EBUSY) {
-			device.Close()
-			continue
-		}
-		if err == nil {
-			// Not MS_NOEXEC: the engine maps the programs that lie in a layer.
-			err = unix.Mount(path, dir, "xfs", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "")
-		}
-		device.Close()
-		if err != nil {
-			return storeFault(fmt.Errorf("mount %s on %s: %w", file, dir, err))
-		}
-		return nil
-	}
-	return storeFault(errors.New("every loop device is taken by others"))
 }
 
 func storeFault(err error) error {
@@ -194,18 +152,6 @@ func canClone(dir string) bool {
 	defer to.Close()
 	_, err = from.Write(make([]byte, 4096))
 	return err == nil && unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
-}
-
-// isMountpoint reports whether something is mounted on a folder.
-func isMountpoint(dir string) (bool, error) {
-	var here, above unix.Stat_t
-	if err := unix.Stat(dir, &here); err != nil {
-		return false, err
-	}
-	if err := unix.Stat(filepath.Dir(dir), &above); err != nil {
-		return false, err
-	}
-	return here.Dev != above.Dev, nil
 }
 
 // sourceOf is the device that is mounted on a folder.

@@ -1,0 +1,206 @@
+// Package volume keeps folders that outlive sandboxes: each a file system of a size
+// of its own in one file, so that what a sandbox writes cannot fill the disk beyond
+// that.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/loopfs"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// What a new volume belongs to, inside: the user of sandboxes.
+const ownerID = 1000
+
+// The ends of the names of volumes, whole and half made.
+const (
+	suffix    = ".ext4"
+	newSuffix = suffix + ".new"
+)
+
+// Store keeps volumes beneath one folder. Its methods may be called at once.
+//
+//	ID.ext4   the file system
+//	ID/       where it is mounted, from its first use on for as long as the host runs
+type Store struct {
+	dir string
+	mu  sync.Mutex // held to make, mount and remove
+}
+
+// Open returns the store of a folder, which it makes. It mounts nothing.
+func Open(dir string) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fault("open volumes", "", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault("open volumes", "", err)
+	}
+	return &Store{dir: dir}, nil
+}
+
+func (s *Store) file(id sandbox.ID) string   { return filepath.Join(s.dir, string(id)+suffix) }
+func (s *Store) folder(id sandbox.ID) string { return filepath.Join(s.dir, string(id)) }
+
+// Make makes a volume of size bytes, whole or not at all. It takes its room from the
+// disk as it is written.
+//
+// Conflict: it is there. Unsupported: this host has no means to.
+func (s *Store) Make(ctx context.Context, id sandbox.ID, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fault("make volume", id, s.make(ctx, id, size))
+}
+
+func (s *Store) make(ctx context.Context, id sandbox.ID, size int64) error {
+	if _, err := os.Lstat(s.file(id)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, sandbox.Errorf("", sandbox.Conflict, "it is there already"))
+	}
+	half := filepath.Join(s.dir, string(id)+newSuffix)
+	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(half) // it has its other name if all went well
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,root_owner="+strconv.Itoa(ownerID)+":"+strconv.Itoa(ownerID), half)
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return &sandbox.Error{Kind: sandbox.Unsupported, Err: err, Hint: "install e2fsprogs"}
+	}
+	if err != nil {
+		return fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(half, s.file(id)); err != nil {
+		return err
+	}
+	if err := s.mount(id); err != nil {
+		return errors.Join(err, s.remove(id))
+	}
+	err = os.Remove(filepath.Join(s.folder(id), "lost+found")) // that of ext4 itself
+	return errors.Join(err, syncFolder(s.dir))
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// mount mounts a volume if it is not.
+func (s *Store) mount(id sandbox.ID) error {
+	if err := os.Mkdir(s.folder(id), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	mounted, err := loopfs.Mounted(s.folder(id))
+	if err != nil || mounted {
+		return err
+	}
+	if _, err := os.Lstat(s.file(id)); err != nil {
+		return err
+	}
+	if err := loopfs.Mount(s.file(id), s.folder(id), "ext4"); err != nil {
+		return &sandbox.Error{Kind: sandbox.Unsupported, Err: err, Hint: "the kernel needs ext4 and loop devices: modprobe ext4 loop"}
+	}
+	return nil
+}
+
+// Folder is where a volume's files lie on this host, for the engine to mount: mounted
+// when it returns. NotFound: no such volume.
+func (s *Store) Folder(_ context.Context, id sandbox.ID) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.folder(id), fault("mount volume", id, s.mount(id))
+}
+
+// Remove removes a volume with all that it holds. One that is not there is no error;
+// one in use is Conflict.
+func (s *Store) Remove(_ context.Context, id sandbox.ID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fault("remove volume", id, s.remove(id))
+}
+
+func (s *Store) remove(id sandbox.ID) error {
+	if err := unix.Unmount(s.folder(id), unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.EBUSY) {
+			return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New("it is in use"), Hint: "try again in a moment"}
+		}
+		return os.NewSyscallError("unmount", err)
+	}
+	for _, path := range []string{s.folder(id), s.file(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Tidy removes halves that were never whole, and says which volumes there are. It is
+// called before any other method.
+func (s *Store) Tidy() (there map[sandbox.ID]bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fault("tidy volumes", "", err)
+	}
+	there = map[sandbox.ID]bool{}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), newSuffix) {
+			if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil {
+				return nil, fault("tidy volumes", "", err)
+			}
+			continue
+		}
+		name, ok := strings.CutSuffix(e.Name(), suffix)
+		if id, err := sandbox.ParseID(name); ok && err == nil {
+			there[id] = true
+		}
+	}
+	return there, nil
+}
+
+// fault gives an error the verb and the volume that it is about, and a kind.
+func fault(op string, id sandbox.ID, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &sandbox.Error{Op: op, ID: id, Err: err}
+	if sandbox.KindOf(err) != sandbox.Internal {
+		return e
+	}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, fs.ErrNotExist):
+		e.Kind = sandbox.NotFound
+	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
+		e.Kind = sandbox.Conflict
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		e.Kind, e.Hint = sandbox.Exhausted, "the volume is full: remove something, or make a larger one"
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.ENXIO):
+		e.Kind = sandbox.Invalid
+	}
+	return e
+}

@@ -1,0 +1,184 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// opened is a store with one volume of 16 MiB.
+func opened(t *testing.T) (*Store, sandbox.ID) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED LOUDLY: volumes are file systems, which only root mounts")
+	}
+	s, err := Open(filepath.Join(t.TempDir(), "volumes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := sandbox.NewID()
+	if err := s.Make(t.Context(), id, sandbox.MinVolume); err != nil {
+		t.Fatalf("%v (%s)", err, sandbox.HintOf(err))
+	}
+	t.Cleanup(func() {
+		if err := s.Remove(context.Background(), id); err != nil {
+			t.Error(err)
+		}
+		if left, _ := os.ReadDir(s.dir); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+	return s, id
+}
+
+func wantKind(t *testing.T, what string, err error, kind sandbox.Kind) {
+	t.Helper()
+	if sandbox.KindOf(err) != kind || err == nil {
+		t.Errorf("%s: %v, want %s", what, err, kind)
+	}
+}
+
+func TestContent(t *testing.T) {
+	s, id := opened(t)
+	ctx := t.Context()
+	none := sandbox.VolumeAttributes{}
+	if e, err := s.Write(ctx, id, "a.txt", none, false, strings.NewReader("one")); err != nil || e.Path != "/a.txt" || e.Size != 3 || e.UID != ownerID || e.Mode != 0o644 || e.Type != sandbox.TypeFile {
+		t.Errorf("write: %+v, %v", e, err)
+	}
+	_, err := s.Write(ctx, id, "/a.txt", none, false, strings.NewReader("two"))
+	wantKind(t, "write what is there", err, sandbox.Conflict)
+	_, err = s.Write(ctx, id, "/no/b", none, false, strings.NewReader(""))
+	wantKind(t, "write where no folder is", err, sandbox.NotFound)
+	mode, root := uint32(0o600), uint32(0)
+	if e, err := s.Write(ctx, id, "/deep/er/b", sandbox.VolumeAttributes{UID: &root, Mode: &mode}, true, strings.NewReader("b")); err != nil || e.UID != 0 || e.GID != ownerID || e.Mode != 0o600 {
+		t.Errorf("write with attributes: %+v, %v", e, err)
+	}
+	if _, err := s.Write(ctx, id, "a.txt", none, true, strings.NewReader("3")); err != nil {
+		t.Error(err)
+	}
+	body, e, err := s.Read(ctx, id, "/x/../a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(body); string(b) != "3" || err != nil || e.Size != 1 {
+		t.Errorf("read %q, %v, %v", b, err, e)
+	}
+	body.Close()
+	_, err = s.MakeDir(ctx, id, "/deep", none, false)
+	wantKind(t, "make what is there", err, sandbox.Conflict)
+	if e, err := s.MakeDir(ctx, id, "/deep/x/y", none, true); err != nil || e.Type != sandbox.TypeDir || e.Mode != 0o755 || e.UID != ownerID {
+		t.Errorf("make: %+v, %v", e, err)
+	}
+	var paths []string
+	all, err := s.List(ctx, id, "/", 3)
+	for _, e := range all {
+		paths = append(paths, e.Path)
+	}
+	if got := strings.Join(paths, " "); err != nil || got != "/a.txt /deep /deep/er /deep/er/b /deep/x /deep/x/y" {
+		t.Errorf("list %s, %v", got, err)
+	}
+	if err := s.RemoveEntry(ctx, id, "/deep"); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, "remove again", s.RemoveEntry(ctx, id, "/deep"), sandbox.NotFound)
+	wantKind(t, "remove all", s.RemoveEntry(ctx, id, "/deep/.."), sandbox.Invalid)
+}
+
+// TestHostileContent: what a sandbox puts into a volume leads nowhere and holds
+// nobody up.
+func TestHostileContent(t *testing.T) {
+	s, id := opened(t)
+	ctx := t.Context()
+	dir, err := s.Folder(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"out": "/etc/passwd", "up": "../../..", "loop": "loop", "in": "file"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"out", "up/etc/passwd", "pipe", "/", "a\x00b", "loop"} {
+		if _, _, err := s.Read(ctx, id, p); err == nil || sandbox.KindOf(err) == sandbox.Internal {
+			t.Errorf("read %q: %v", p, err)
+		}
+		if _, err := s.Write(ctx, id, p, sandbox.VolumeAttributes{}, true, strings.NewReader("x")); err == nil || sandbox.KindOf(err) == sandbox.Internal {
+			t.Errorf("write %q: %v", p, err)
+		}
+	}
+	if e, err := s.Stat(ctx, id, "out"); err != nil || e.Type != sandbox.TypeSymlink || e.Target != "/etc/passwd" {
+		t.Errorf("stat of a link: %+v, %v", e, err)
+	}
+	body, _, err := s.Read(ctx, id, "in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body.Close()
+	if _, err := s.List(ctx, id, "/", 5); err != nil {
+		t.Error(err)
+	}
+	_, err = s.Write(ctx, id, "large", sandbox.VolumeAttributes{}, false, io.LimitReader(zeros{}, 2*sandbox.MinVolume))
+	wantKind(t, "more than fits", err, sandbox.Exhausted)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte{1}, len(p))), nil }
+
+func TestLife(t *testing.T) {
+	s, id := opened(t)
+	ctx := t.Context()
+	wantKind(t, "make it again", s.Make(ctx, id, sandbox.MinVolume), sandbox.Conflict)
+	_, err := s.Folder(ctx, sandbox.NewID())
+	wantKind(t, "one that is not there", err, sandbox.NotFound)
+	if _, err := s.Write(ctx, id, "kept", sandbox.VolumeAttributes{}, false, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(s.folder(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, "remove one in use", s.Remove(ctx, id), sandbox.Conflict)
+	held.Close()
+	// After a restart of the host it is not mounted.
+	if err := unix.Unmount(s.folder(id), 0); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := again.Stat(ctx, id, "kept"); err != nil || e.Size != 1 {
+		t.Errorf("after a restart: %+v, %v", e, err)
+	}
+	half := filepath.Join(s.dir, string(sandbox.NewID())+newSuffix)
+	if err := os.WriteFile(half, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := again.Tidy(); err != nil || len(there) != 1 || !there[id] {
+		t.Errorf("there are %v, %v", there, err)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("a half was kept")
+	}
+	if err := again.Remove(ctx, id); err != nil {
+		t.Error(err)
+	}
+	if err := again.Remove(ctx, id); err != nil {
+		t.Errorf("remove again: %v", err)
+	}
+}
