@@ -27,6 +27,7 @@ type children struct {
 // child is one started process; the leader of its own session and group.
 type child struct {
 	pid    int
+	mark   string        // the variable that tells what it starts, as NAME=value; "" for none
 	done   chan struct{} // closed when it has been reaped
 	status syscall.WaitStatus
 	used   syscall.Rusage // with its children's that it waited for
@@ -91,7 +92,7 @@ func (c *children) start(path string, argv []string, attr *syscall.ProcAttr) (*c
 	if err != nil {
 		return nil, err
 	}
-	k := &child{pid: pid, done: make(chan struct{})}
+	k := &child{pid: pid, mark: markIn(attr.Env), done: make(chan struct{})}
 	c.mu.Lock()
 	c.live[pid] = k
 	c.mu.Unlock()

@@ -16,9 +16,10 @@ const killRounds = 50
 // killTree ends a process with all that descends from it: its group, its
 // session, children that made sessions of their own, and what those start while
 // they are being killed. A program that left its parents before the tree was
-// looked at, by a double fork with a new session between, is not found.
+// looked at, by a double fork with a new session between, is known by the mark in
+// its environment; one that threw that away too is not found.
 func (c *children) killTree(k *child) {
-	t := tracked{leader: k.pid, sessions: map[int]bool{k.pid: true}}
+	t := tracked{leader: k.pid, sessions: map[int]bool{k.pid: true}, mark: k.mark, unmarked: map[processKey]bool{}}
 	for range killRounds {
 		select {
 		case <-k.done:
@@ -41,6 +42,47 @@ func (c *children) killTree(k *child) {
 type tracked struct {
 	leader   int
 	sessions map[int]bool // made by members
+	mark     string       // what members' environments hold; "" for none
+	unmarked map[processKey]bool
+}
+
+// processKey tells a process from others that have its number later.
+type processKey struct {
+	pid     int
+	started int64
+}
+
+// marked reports whether p was started by a member, whoever its parent is now.
+func (t *tracked) marked(p processStat) bool {
+	key := processKey{p.pid, p.started}
+	if t.mark == "" || p.dead || t.unmarked[key] {
+		return false
+	}
+	if hasVariable(p.pid, t.mark) {
+		return true
+	}
+	t.unmarked[key] = true
+	return false
+}
+
+// maxEnviron bounds what is read of a process's environment.
+const maxEnviron = 256 << 10
+
+// hasVariable reports whether a process was executed with a variable, given as
+// NAME=value.
+func hasVariable(pid int, variable string) bool {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	all, _ := io.ReadAll(io.LimitReader(f, maxEnviron)) // whatever it gives: the process may end
+	for v := range bytes.SplitSeq(all, []byte{0}) {
+		if string(v) == variable {
+			return true
+		}
+	}
+	return false
 }
 
 // members lists the living processes of the tree.
@@ -58,7 +100,7 @@ func (t *tracked) among(all []processStat) []processStat {
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if in[p.pid] || !(p.pid == t.leader || in[p.parent] || t.sessions[p.session]) {
+			if in[p.pid] || !(p.pid == t.leader || in[p.parent] || t.sessions[p.session] || t.marked(p)) {
 				continue
 			}
 			in[p.pid], grown = true, true

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"maps"
@@ -54,6 +55,25 @@ func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
 		return nil, cmp.Or(p.noFolder(), err)
 	}
 	return p, nil
+}
+
+// markName is the variable that tells what a process has started, whatever becomes
+// of its parents.
+const markName = "BERTH_PROCESS"
+
+// setMark gives the process, and all that it starts, a value of their own.
+func (p *plan) setMark() {
+	p.env = append([]string{markName + "=" + rand.Text()}, slices.DeleteFunc(p.env, isMark)...)
+}
+
+func isMark(variable string) bool { return strings.HasPrefix(variable, markName+"=") }
+
+// markIn is the mark in an environment; "" if there is none.
+func markIn(env []string) string {
+	if i := slices.IndexFunc(env, isMark); i >= 0 {
+		return env[i]
+	}
+	return ""
 }
 
 // runAs finds the account and what it takes to become it.

@@ -25,6 +25,7 @@ func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartReq
 	if err != nil {
 		return err
 	}
+	plan.setMark()
 	p, cursor, err := s.procs.start(plan, r.Msg)
 	if err != nil {
 		return err

@@ -122,6 +122,13 @@ func testTrees(t *testing.T, h Harness) {
 	gone := `s=$(sed 's/.*) \(.\).*/\1/' /proc/$(cat child)/stat 2>/dev/null); case "$s" in ""|Z|X) echo gone;; *) echo there;; esac`
 	eventually(t, "the child ends at the timeout", func() bool { return output(t, c, gone) == "gone\n" })
 
+	// One that leaves its parents and their session at once.
+	tree = "(setsid sh -c 'sh -c \"echo \\$\\$ > child; exec sleep 1000\" & exit' &); sleep 1000"
+	if r := run(t, c, sandbox.Command{Argv: []string{"sh", "-c", tree}, Timeout: time.Second}); !r.exit.TimedOut {
+		t.Errorf("timed out: %+v", r.exit)
+	}
+	eventually(t, "what forked twice ends at the timeout", func() bool { return output(t, c, gone) == "gone\n" })
+
 	ev, err := c.Start(within(t), sh("echo $$ > child; echo ready; sleep 1000; :"))
 	if err != nil {
 		t.Fatal(err)
