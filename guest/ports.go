@@ -42,6 +42,8 @@ func (g *Guest) listPorts(owners bool) *guestv1.ListPortsResponse {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		all = append(all, readSockets(table)...)
 	}
+	kernels := g.kernels.Ports()
+	all = slices.DeleteFunc(all, func(l listening) bool { return kernels[l.at.Port()] })
 	var held map[string]int
 	if owners || g.scratch() {
 		held = g.holders(all)

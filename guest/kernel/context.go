@@ -44,7 +44,8 @@ type Context struct {
 	abort    context.CancelFunc // breaks off the start of a kernel; nil: none starts
 	starting bool
 	pid      int
-	reason   string // how the last kernel was lost
+	ports    []uint16 // of the kernel
+	reason   string   // how the last kernel was lost
 	used     time.Time
 	runs     int64
 	lost     int64
@@ -268,7 +269,7 @@ func (c *Context) drop(why string) {
 	c.k.close()
 	c.k = nil
 	c.mu.Lock()
-	c.pid, c.reason = 0, why
+	c.pid, c.ports, c.reason = 0, nil, why
 	c.lost++
 	c.mu.Unlock()
 }
@@ -284,7 +285,7 @@ func (c *Context) start() error {
 	}
 	c.abort, c.starting = cancel, true
 	c.mu.Unlock()
-	k, err := launch(ctx, c.Spec, c.Options.Starter)
+	k, err := launch(ctx, c.Spec, c.Options.Starter, c.claim)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort, c.starting = nil, false
@@ -294,6 +295,13 @@ func (c *Context) start() error {
 	}
 	c.k, c.pid, c.reason = k, k.process.PID(), ""
 	return nil
+}
+
+// claim notes the ports of the kernel that starts.
+func (c *Context) claim(ports []uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ports = ports
 }
 
 // turn gives a run its turn.

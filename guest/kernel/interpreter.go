@@ -84,8 +84,9 @@ type connection struct {
 	Name      string `json:"kernel_name"`
 }
 
-// launch starts a kernel and returns once it answers.
-func launch(ctx context.Context, spec Spec, starter Starter) (_ *interpreter, err error) {
+// launch starts a kernel and returns once it answers. claim is told the ports that it
+// will listen on, if it does.
+func launch(ctx context.Context, spec Spec, starter Starter, claim func([]uint16)) (_ *interpreter, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	k := &interpreter{spec: spec, starter: starter, key: signer(rand.Text()), session: rand.Text(),
@@ -96,6 +97,7 @@ func launch(ctx context.Context, spec Spec, starter Starter) (_ *interpreter, er
 		if err := where.takePorts(); err != nil {
 			return nil, err
 		}
+		claim([]uint16{uint16(where.Shell), uint16(where.IOPub), uint16(where.Stdin), uint16(where.Control), uint16(where.Heartbeat)})
 	}
 	k.dir, err = starter.Dir(func(dir string) ([]byte, error) {
 		if !spec.TCP {

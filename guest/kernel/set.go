@@ -188,6 +188,19 @@ func (s *Set) FindRun(id string) *Run {
 // Languages lists what the kernels beneath folders run.
 func Languages(folders []string) []string { return languages(Specs(folders)) }
 
+// Ports are those that kernels listen on for their contexts: nobody else's concern.
+func (s *Set) Ports() map[uint16]bool {
+	all := map[uint16]bool{}
+	for _, c := range s.List() {
+		c.mu.Lock()
+		for _, port := range c.ports {
+			all[port] = true
+		}
+		c.mu.Unlock()
+	}
+	return all
+}
+
 // Live gives the runs that have not ended.
 func (s *Set) Live() []*Run {
 	s.mu.Lock()

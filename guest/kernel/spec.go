@@ -93,7 +93,8 @@ func parseSpec(b []byte) (Spec, error) {
 		return Spec{}, errors.New("a kernelspec lacks argv, {connection_file} or language")
 	}
 	return Spec{Language: strings.ToLower(file.Language), Argv: file.Argv, Env: file.Env,
-		ByName: file.Interrupt == "message", TCP: file.Metadata.Transport == "tcp"}, nil
+		ByName: file.Interrupt == "message",
+		TCP:    file.Metadata.Transport == "tcp" || filepath.Base(file.Argv[0]) == "deno" || strings.EqualFold(file.Language, "r")}, nil
 }
 
 // standIns are languages whose kernels run another one too.
