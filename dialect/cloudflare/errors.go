@@ -122,9 +122,6 @@ func (s *Server) bodyOf(err error) errorBody {
 		if f.context != nil {
 			b.Context = f.context
 		}
-		if b.Code == internalError {
-			s.log.Error("internal error", "error", err)
-		}
 	default:
 		b.Code, b.Status, b.Message = s.plain(err)
 		if b.Code == unavailable {

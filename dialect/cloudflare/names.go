@@ -33,13 +33,21 @@ type names struct {
 // maxNames is how many are remembered.
 const maxNames = 10_000
 
-// of is the name of an id.
-func (n *names) of(id string) string {
+// SessionName is the engine's name of the session that clients call id.
+func SessionName(id string) string {
 	if fits.MatchString(id) {
 		return plain + id
 	}
 	sum := sha256.Sum256([]byte(id))
-	name := hashed + hex.EncodeToString(sum[:20])
+	return hashed + hex.EncodeToString(sum[:20])
+}
+
+// of is the name of an id, which is remembered if the name does not hold it.
+func (n *names) of(id string) string {
+	name := SessionName(id)
+	if strings.HasPrefix(name, plain) {
+		return name
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.all[name]; ok {

@@ -341,7 +341,11 @@ func (p *peer) writeStream(ctx context.Context, args []any) (any, error) {
 		return nil, err
 	}
 	fi, err := p.engine.WriteFile(ctx, p.id, path, sandbox.WriteOptions{User: user}, body)
-	if err != nil {
+	var theirs *capnweb.Error
+	switch {
+	case errors.As(err, &theirs):
+		return nil, &fault{code: unknownError, text: theirs.Message, op: "file.write", context: map[string]any{"path": path}, err: err}
+	case err != nil:
 		return nil, fileFault("file.write", path, err)
 	}
 	return pathAnswer{Success: true, Path: r.Path, Bytes: &fi.Size, Timestamp: now()}, nil
