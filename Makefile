@@ -57,7 +57,7 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/...
+RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/...
 
 vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-dev/berth/publicip"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -94,16 +95,9 @@ func (p *Prover) page(ctx context.Context, d sandbox.Domain) error {
 	return nil
 }
 
-// special are ranges that the rules of netip do not name.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"),
-}
-
 func (p *Prover) allowed(a netip.Addr) bool {
 	if p.Allowed != nil {
 		return p.Allowed(a)
 	}
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(special, func(s netip.Prefix) bool { return s.Contains(a) })
+	return publicip.Is(a)
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/berth-dev/berth/publicip"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -20,21 +21,6 @@ type hookRanges struct {
 // others that are not public.
 func (e *Engine) SetWebhookRanges(allowed []netip.Prefix) {
 	e.hooks.ranges.allowed.Store(&allowed)
-}
-
-// closedRanges are not of the public internet, beside those that netip knows:
-// shared, reserved and benchmark addresses, and forms of IPv6 that hold an IPv4
-// address which somebody on the way would take out.
-var closedRanges = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
-}
-
-// public reports whether an address is one of the public internet.
-func public(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(closedRanges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // check refuses a connection to an address that takes no webhooks. It is asked
@@ -57,5 +43,5 @@ func (h *hookRanges) check(_, address string, _ syscall.RawConn) error {
 
 func takesWebhooks(a netip.Addr, allowed []netip.Prefix) bool {
 	a = a.Unmap().WithZone("")
-	return public(a) || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(a) })
+	return publicip.Is(a) || slices.ContainsFunc(allowed, func(p netip.Prefix) bool { return p.Contains(a) })
 }

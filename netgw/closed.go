@@ -6,43 +6,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-dev/berth/publicip"
 )
-
-// closedPrefixes are the addresses that no sandbox reaches unless the operator
-// opens them: all that the registries of special-purpose addresses do not call
-// globally reachable, and some that they do.
-var closedPrefixes = []struct {
-	prefix netip.Prefix
-	why    string
-}{
-	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
-	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "carrier-grade NAT"},
-	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "link-local and metadata"},
-	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
-	{netip.MustParsePrefix("192.0.0.0/24"), "reserved"},
-	{netip.MustParsePrefix("192.0.2.0/24"), "documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), "6to4 relay"},
-	{netip.MustParsePrefix("192.168.0.0/16"), "private"},
-	{netip.MustParsePrefix("198.18.0.0/15"), "benchmarks"},
-	{netip.MustParsePrefix("198.51.100.0/24"), "documentation"},
-	{netip.MustParsePrefix("203.0.113.0/24"), "documentation"},
-	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
-	{netip.MustParsePrefix("240.0.0.0/4"), "reserved and broadcast"},
-	// A public address at which a large cloud answers its machines.
-	{netip.MustParsePrefix("168.63.129.16/32"), "metadata"},
-
-	{netip.MustParsePrefix("2001::/23"), "protocol assignments, Teredo among them"},
-	{netip.MustParsePrefix("2001:db8::/32"), "documentation"},
-	{netip.MustParsePrefix("2002::/16"), "6to4"},
-	{netip.MustParsePrefix("2620:4f:8000::/48"), "reserved"},
-	{netip.MustParsePrefix("3fff::/20"), "documentation"},
-}
-
-// globalV6 is all of IPv6 that is routed on the internet. What lies beyond, such
-// as unique-local and mapped addresses or those of translators, is closed.
-var globalV6 = netip.MustParsePrefix("2000::/3")
 
 // closed says why an address is out of every sandbox's reach, or "".
 func (g *Gateway) closed(a netip.Addr) string {
@@ -53,16 +19,8 @@ func (g *Gateway) closed(a netip.Addr) string {
 	if slices.ContainsFunc(g.allow, in) {
 		return ""
 	}
-	if a.Is4In6() || a.Zone() != "" {
-		return "an IPv4 address in another form"
-	}
-	for i := range closedPrefixes {
-		if closedPrefixes[i].prefix.Contains(a) {
-			return closedPrefixes[i].why
-		}
-	}
-	if a.Is6() && !globalV6.Contains(a) {
-		return "not on the internet"
+	if why := publicip.Not(a); why != "" {
+		return why
 	}
 	if g.own.has(a) {
 		return "the server's own"
@@ -78,15 +36,7 @@ func (g *Gateway) closedWhole(n netip.Prefix) string {
 	if n.IsSingleIP() {
 		return g.closed(n.Addr())
 	}
-	for i := range closedPrefixes {
-		if p := closedPrefixes[i].prefix; p.Bits() <= n.Bits() && p.Contains(n.Addr()) {
-			return closedPrefixes[i].why
-		}
-	}
-	if n.Addr().Is6() && !n.Overlaps(globalV6) {
-		return "not on the internet"
-	}
-	return ""
+	return publicip.NotAny(n)
 }
 
 // ownAddresses knows the addresses of this host, at most a second late.
