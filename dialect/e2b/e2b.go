@@ -94,6 +94,18 @@ type Engine interface {
 	SetFileAttributes(ctx context.Context, id, path string, c sandbox.AttributeChange) (sandbox.Attributes, error)
 	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
 
+	CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (sandbox.Volume, error)
+	Volumes(ctx context.Context) ([]sandbox.Volume, error)
+	Volume(ctx context.Context, volume string) (sandbox.Volume, error)
+	RemoveVolume(ctx context.Context, volume string) error
+	StatVolume(ctx context.Context, volume, path string) (sandbox.VolumeEntry, error)
+	ListVolume(ctx context.Context, volume, path string, depth int) ([]sandbox.VolumeEntry, error)
+	MakeVolumeDir(ctx context.Context, volume, path string, a sandbox.VolumeAttributes, parents bool) (sandbox.VolumeEntry, error)
+	SetVolumeAttributes(ctx context.Context, volume, path string, a sandbox.VolumeAttributes) (sandbox.VolumeEntry, error)
+	ReadVolume(ctx context.Context, volume, path string) (io.ReadCloser, sandbox.VolumeEntry, error)
+	WriteVolume(ctx context.Context, volume, path string, a sandbox.VolumeAttributes, replace bool, body io.Reader) (sandbox.VolumeEntry, error)
+	RemoveFromVolume(ctx context.Context, volume, path string) error
+
 	CreateCodeContext(ctx context.Context, id string, o sandbox.CodeOptions) (sandbox.CodeContext, error)
 	CodeContexts(ctx context.Context, id string) ([]sandbox.CodeContext, error)
 	RestartCodeContext(ctx context.Context, id, name string) (sandbox.CodeContext, error)

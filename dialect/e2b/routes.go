@@ -25,6 +25,7 @@ func (d *Dialect) routes() []route {
 	const (
 		read, exec, admin = sandbox.ScopeRead, sandbox.ScopeExec, sandbox.ScopeAdmin
 		box               = "/sandboxes/{id}"
+		content           = "/volumecontent/{volume}"
 	)
 	return []route{
 		{"GET /health", d.health, ""},
@@ -56,6 +57,18 @@ func (d *Dialect) routes() []route {
 		{"GET /secrets/{secret}", d.getSecret, admin},
 		{"POST /secrets/{secret}", d.updateSecret, admin},
 		{"DELETE /secrets/{secret}", d.removeSecret, admin},
+
+		{"POST /volumes", d.createVolume, admin},
+		{"GET /volumes", d.listVolumes, read},
+		{"GET /volumes/{volume}", d.getVolume, exec},
+		{"DELETE /volumes/{volume}", d.removeVolume, admin},
+		{"GET " + content + "/dir", d.inVolume(d.listInVolume), ""},
+		{"POST " + content + "/dir", d.inVolume(d.makeInVolume), ""},
+		{"GET " + content + "/path", d.inVolume(d.statInVolume), ""},
+		{"PATCH " + content + "/path", d.inVolume(d.changeInVolume), ""},
+		{"DELETE " + content + "/path", d.inVolume(d.removeInVolume), ""},
+		{"GET " + content + "/file", d.inVolume(d.readInVolume), ""},
+		{"PUT " + content + "/file", d.inVolume(d.writeInVolume), ""},
 
 		{"GET /templates", d.listTemplates, read},
 		{"GET /v2/templates", d.listTemplates, read},

@@ -44,7 +44,7 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 		return err
 	}
 	s, err := d.engine.Create(r.Context(), req)
-	if sandbox.KindOf(err) == sandbox.NotFound {
+	if sandbox.KindOf(err) == sandbox.NotFound && len(req.Volumes) == 0 {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(n.TemplateID)), err: err}
 	}
 	if err != nil {
@@ -96,9 +96,7 @@ func (n *newSandbox) request(timeout int64) (sandbox.CreateRequest, error) {
 		return req, invalid("autoResume needs the memory: it cannot be combined with autoPauseMemory false")
 	}
 	req.Wake = &wake
-	if len(n.VolumeMounts) > 0 {
-		return req, unsupported("volumeMounts: this server has no volumes")
-	}
+	req.Volumes = mounts(n.VolumeMounts)
 	if len(n.IAM) > 0 && string(n.IAM) != "null" {
 		return req, unsupported("iam: this server issues no workload identities")
 	}
@@ -134,6 +132,9 @@ func (d *Dialect) get(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := d.detail(s)
 	out.Network, out.AllowInternetAccess = networkOf(&s)
+	if out.VolumeMounts, err = d.mountsOf(r.Context(), &s); err != nil {
+		return err
+	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
 }

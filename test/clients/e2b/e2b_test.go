@@ -17,6 +17,7 @@ func TestPlainHTTP(t *testing.T) {
 		"E2B_API_KEY=" + key(s),
 		"E2B_API_URL=" + s.URL + "/e2b",
 		"E2B_SANDBOX_URL=" + s.URL,
+		"E2B_VOLUME_API_URL=" + s.URL + "/e2b",
 	})
 }
 
