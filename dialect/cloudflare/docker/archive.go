@@ -21,13 +21,22 @@ func archivePath(r *http.Request) (string, error) {
 	return p, sandbox.CheckPath(p)
 }
 
+// asked is the container that a request is about.
+func (d *Dialect) asked(r *http.Request) (*container, error) {
+	name, err := d.named(r)
+	if err != nil {
+		return nil, err
+	}
+	return d.load(r.Context(), name)
+}
+
 // putArchive unpacks a tar stream into a folder of a container, which need not run.
 func (d *Dialect) putArchive(w http.ResponseWriter, r *http.Request) error {
 	p, err := archivePath(r)
 	if err != nil {
 		return err
 	}
-	c, err := d.load(r.Context(), r.PathValue("name"))
+	c, err := d.asked(r)
 	if err != nil {
 		return err
 	}
@@ -52,7 +61,7 @@ func (d *Dialect) getArchive(w http.ResponseWriter, r *http.Request) (err error)
 	if err != nil {
 		return err
 	}
-	c, err := d.load(r.Context(), r.PathValue("name"))
+	c, err := d.asked(r)
 	if err != nil {
 		return err
 	}

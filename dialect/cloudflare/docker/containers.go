@@ -61,12 +61,12 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	if err != nil {
 		return "", err
 	}
-	old, err := d.find(ctx, name)
+	old, err := d.load(ctx, name)
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound:
 	case err != nil:
 		return "", err
-	case old.Phase == asleep || old.Phase == exited && !d.forget:
+	case !d.forget: // also one that runs: its maker has lost sight of it while no server answered
 		if old.Image == st.Image && old.box.Image == img.digest {
 			return d.adopt(ctx, old, st)
 		}
@@ -105,7 +105,7 @@ func checkHost(h *hostConfig) error {
 
 // planned is what is kept of a new container.
 func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error) {
-	st := &state{Name: name, Image: b.Image, Phase: created, Dir: b.WorkingDir, User: b.User}
+	st := &state{Name: name, Image: b.Image, Phase: created, Dir: b.WorkingDir, User: b.User, Labels: b.Labels}
 	entry, cmd := img.entrypoint, img.cmd
 	if len(b.Entrypoint) > 0 {
 		entry, cmd = b.Entrypoint, nil
@@ -168,7 +168,7 @@ func (d *Dialect) make(ctx context.Context, st *state, img *image, b *createBody
 // adopt gives a sandbox that waited to the next container of its name.
 func (d *Dialect) adopt(ctx context.Context, old *container, st *state) (string, error) {
 	c := &container{state: *st, box: old.box}
-	c.Process, c.GoesOn = old.Process, old.box.State == sandbox.Paused || old.GoesOn
+	c.Process, c.GoesOn = old.Process, old.box.State == sandbox.Paused || old.Phase == running || old.GoesOn
 	if err := d.connect(ctx, c); err != nil {
 		return "", err
 	}
@@ -204,7 +204,10 @@ func environment(lines []string) (map[string]string, error) {
 
 // inspect describes a container, or a sidecar.
 func (d *Dialect) inspect(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
 	if s := d.sidecar(name); s != nil {
 		writeJSON(w, http.StatusOK, s.describe())
 		return nil
@@ -223,7 +226,7 @@ func (c *container) describe() *inspectBody {
 	if c.Phase == running {
 		b.State.Pid = 1
 	}
-	b.Config.Image, b.Config.Cmd, b.Config.Labels = c.Image, c.Argv, map[string]string{}
+	b.Config.Image, b.Config.Cmd, b.Config.Labels = c.Image, c.Argv, orNone(c.Labels)
 	for k, v := range c.box.Env {
 		b.Config.Env = append(b.Config.Env, k+"="+v)
 	}
@@ -235,30 +238,7 @@ func (c *container) describe() *inspectBody {
 	return b
 }
 
-// list names the containers, for tools.
-func (d *Dialect) list(w http.ResponseWriter, r *http.Request) error {
-	all, err := d.containers(r.Context())
-	if err != nil {
-		return err
-	}
-	type row struct {
-		ID     string `json:"Id"`
-		Names  []string
-		Image  string
-		State  string
-		Status string
-	}
-	rows := []row{}
-	for _, c := range all {
-		if c.Phase == running || c.Phase != asleep && r.URL.Query().Get("all") != "" {
-			rows = append(rows, row{c.idOf(), []string{"/" + c.Name}, c.Image, string(c.Phase), string(c.Phase)})
-		}
-	}
-	writeJSON(w, http.StatusOK, rows)
-	return nil
-}
-
-// containers returns every container, those that are asleep too.
+// containers returns every container.
 func (d *Dialect) containers(ctx context.Context) ([]*container, error) {
 	var all []*container
 	for after := ""; ; {

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -410,5 +412,57 @@ func TestFromElsewhere(t *testing.T) {
 	}
 	if got := <-ended; got != `200 {"StatusCode":137}` && !strings.HasPrefix(got, "404 ") {
 		t.Errorf("wait: %s", got)
+	}
+}
+
+// TestSession removes by label and id what one session has made, and nothing else.
+func TestSession(t *testing.T) {
+	k := newDocks(t, false)
+	for _, one := range []struct{ name, session string }{{"a", "1"}, {"b", "2"}} {
+		labels := fmt.Sprintf(`"Labels":{"dev.workerd.session":%q}`, one.session)
+		k.must(t, 201, "POST", "/containers/create?name="+one.name+"-proxy", `{"Image":"p","Cmd":["--http-ingress-address","x"],`+labels+`}`)
+		k.must(t, 204, "POST", "/containers/"+one.name+"-proxy/start", "")
+		k.must(t, 201, "POST", "/containers/create?name="+one.name, fmt.Sprintf(`{"Image":%q,%s,"HostConfig":{"NetworkMode":"container:%s-proxy"}}`, vendorRef, labels, one.name))
+	}
+	names := func(query string) string {
+		t.Helper()
+		var rows []struct{ Names []string }
+		if err := json.Unmarshal([]byte(k.must(t, 200, "GET", "/containers/json"+query, "")), &rows); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, r := range rows {
+			all = append(all, r.Names[0])
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	if got := names(""); got != "/a-proxy /b-proxy" {
+		t.Errorf("those that run: %s", got)
+	}
+	ofFirst := "?all=1&filters=" + url.QueryEscape(`{"label":["dev.workerd.session=1"]}`)
+	if got := names(ofFirst); got != "/a /a-proxy" {
+		t.Errorf("those of a session: %s", got)
+	}
+	k.must(t, 400, "GET", "/containers/json?filters="+url.QueryEscape(`{"since":["x"]}`), "")
+	k.must(t, 400, "GET", "/containers/json?filters=x", "")
+	for _, n := range []string{"a", "a-proxy"} {
+		k.must(t, 204, "DELETE", "/containers/"+k.inspect(t, n).ID+"?force=1", "")
+	}
+	if got := names("?all=true"); got != "/b /b-proxy" {
+		t.Errorf("what is left: %s", got)
+	}
+	k.must(t, 404, "DELETE", "/containers/"+strings.Repeat("0", 64)+"?force=1", "")
+}
+
+// TestLostSight creates anew what runs: its maker has missed that it does.
+func TestLostSight(t *testing.T) {
+	k := newDocks(t, false)
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	first := k.box(t).ID
+	k.create(t, name, vendorRef)
+	if s := k.box(t); s.ID != first || s.State != sandbox.Running {
+		t.Errorf("the sandbox is %s, %s; it was %s", s.ID, s.State, first)
 	}
 }

@@ -39,7 +39,7 @@ func (d *Dialect) createExec(w http.ResponseWriter, r *http.Request) error {
 	if err := readBody(w, r, &b); err != nil {
 		return err
 	}
-	c, err := d.load(r.Context(), r.PathValue("name"))
+	c, err := d.asked(r)
 	if err != nil {
 		return err
 	}

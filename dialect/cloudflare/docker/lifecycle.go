@@ -31,7 +31,10 @@ const (
 
 // start runs what a container was created with.
 func (d *Dialect) start(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
 	unlock, err := d.names.lock(r.Context(), name)
 	if err != nil {
 		return err
@@ -105,7 +108,10 @@ func (d *Dialect) command(ctx context.Context, c *container) error {
 
 // wait answers once a container has exited.
 func (d *Dialect) wait(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
 	gone := r.URL.Query().Get("condition") == "removed"
 	code := -1
 	for {
@@ -154,7 +160,10 @@ func (d *Dialect) outcome(ctx context.Context, name string, gone bool) (code int
 
 // kill sends a signal to a container.
 func (d *Dialect) kill(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
 	sig, err := signalOf(r.URL.Query().Get("signal"))
 	if err != nil {
 		return err
@@ -258,7 +267,11 @@ func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
 
 // stop is kill with patience.
 func (d *Dialect) stop(w http.ResponseWriter, r *http.Request) error {
-	name, grace := r.PathValue("name"), stopGrace
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
+	grace := stopGrace
 	if t := r.URL.Query().Get("t"); t != "" {
 		n, err := strconv.Atoi(t)
 		if err != nil {
@@ -270,7 +283,6 @@ func (d *Dialect) stop(w http.ResponseWriter, r *http.Request) error {
 	}
 	asked := unix.SIGTERM
 	if s := r.URL.Query().Get("signal"); s != "" {
-		var err error
 		if asked, err = signalOf(s); err != nil {
 			return err
 		}
@@ -345,7 +357,10 @@ func (d *Dialect) halted(ctx context.Context, name string, grace time.Duration) 
 
 // remove ends a container and what there is of it.
 func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
+	name, err := d.named(r)
+	if err != nil {
+		return err
+	}
 	unlock, err := d.names.lock(r.Context(), name)
 	if err != nil {
 		return err

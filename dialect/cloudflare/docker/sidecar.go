@@ -32,6 +32,7 @@ type sidecar struct {
 	d    *Dialect
 	name string
 	img  string
+	tags map[string]string // its labels
 	made time.Time
 
 	listener net.Listener
@@ -62,7 +63,7 @@ func (d *Dialect) createSidecar(ctx context.Context, name string, b *createBody)
 		}
 		return "", err
 	}
-	s, err := d.newSidecar(ctx, proxy{Name: name, Image: b.Image, Egress: routeOf(b.Cmd)})
+	s, err := d.newSidecar(ctx, proxy{Name: name, Image: b.Image, Labels: b.Labels, Egress: routeOf(b.Cmd)})
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +72,7 @@ func (d *Dialect) createSidecar(ctx context.Context, name string, b *createBody)
 
 // newSidecar listens, on the port that is asked for if it is free.
 func (d *Dialect) newSidecar(ctx context.Context, p proxy) (*sidecar, error) {
-	s := &sidecar{d: d, name: p.Name, img: p.Image, made: time.Now(), phase: created, route: p.Egress}
+	s := &sidecar{d: d, name: p.Name, img: p.Image, tags: p.Labels, made: time.Now(), phase: created, route: p.Egress}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.Port)))
 	if err != nil && p.Port != 0 {
@@ -160,7 +161,7 @@ func (s *sidecar) halt() bool {
 func (s *sidecar) kept() *proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &proxy{Name: s.name, Image: s.img, Port: s.port(), Egress: s.route}
+	return &proxy{Name: s.name, Image: s.img, Labels: s.tags, Port: s.port(), Egress: s.route}
 }
 
 func (s *sidecar) describe() *inspectBody {
@@ -171,7 +172,7 @@ func (s *sidecar) describe() *inspectBody {
 	if s.phase == running {
 		b.State.Pid = 1
 	}
-	b.Config.Image, b.Config.Labels = s.img, map[string]string{}
+	b.Config.Image, b.Config.Labels = s.img, orNone(s.tags)
 	b.NetworkSettings.Ports = map[string][]portBody{ingressPort: {{HostIp: "127.0.0.1", HostPort: strconv.Itoa(s.port())}}}
 	return b
 }
@@ -209,12 +210,8 @@ func (d *Dialect) connect(ctx context.Context, c *container) error {
 func (d *Dialect) disconnect(id sandbox.ID) {
 	d.mu.Lock()
 	delete(d.known, id)
-	all := make([]*sidecar, 0, len(d.sidecars))
-	for _, s := range d.sidecars {
-		all = append(all, s)
-	}
 	d.mu.Unlock()
-	for _, s := range all {
+	for _, s := range d.allSidecars() {
 		s.mu.Lock()
 		if s.box == id {
 			s.container, s.box = "", ""
@@ -335,8 +332,8 @@ func (s *sidecar) certificate(ctx context.Context) ([]byte, error) {
 	id := s.box
 	s.mu.Unlock()
 	if id == "" { // its container goes on with the sandbox that waits for it
-		c, err := s.d.find(ctx, strings.TrimSuffix(s.name, sidecarSuffix))
-		if err == nil && (c.Phase == asleep || c.Phase == exited && !s.d.forget) {
+		c, err := s.d.load(ctx, strings.TrimSuffix(s.name, sidecarSuffix))
+		if err == nil && !s.d.forget {
 			id = c.box.ID
 		} else if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 			return nil, err

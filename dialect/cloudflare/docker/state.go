@@ -28,32 +28,33 @@ const (
 	created phase = "created"
 	running phase = "running"
 	exited  phase = "exited"
-	asleep  phase = "asleep" // there is none; its sandbox waits for the next one of the name
 )
 
 // state is what is kept of a container.
 type state struct {
-	Name    string    `json:"name"`
-	Image   string    `json:"image"`
-	Phase   phase     `json:"phase"`
-	Code    int       `json:"code,omitempty"` // with which it exited
-	Argv    []string  `json:"argv,omitempty"` // ENTRYPOINT and CMD
-	Server  bool      `json:"server,omitempty"`
-	Process string    `json:"process,omitempty"` // that Argv became, while it lives
-	GoesOn  bool      `json:"goes_on,omitempty"` // its sandbox keeps the memory of the container before
-	Dir     string    `json:"dir,omitempty"`
-	User    string    `json:"user,omitempty"`
-	Started time.Time `json:"started,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"`
-	Proxy   *proxy    `json:"proxy,omitempty"` // its sidecar
+	Name    string            `json:"name"`
+	Image   string            `json:"image"`
+	Phase   phase             `json:"phase"`
+	Code    int               `json:"code,omitempty"` // with which it exited
+	Argv    []string          `json:"argv,omitempty"` // ENTRYPOINT and CMD
+	Server  bool              `json:"server,omitempty"`
+	Process string            `json:"process,omitempty"` // that Argv became, while it lives
+	GoesOn  bool              `json:"goes_on,omitempty"` // its sandbox keeps the memory of the container before
+	Dir     string            `json:"dir,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	User    string            `json:"user,omitempty"`
+	Started time.Time         `json:"started,omitzero"`
+	Ended   time.Time         `json:"ended,omitzero"`
+	Proxy   *proxy            `json:"proxy,omitempty"` // its sidecar
 }
 
 // proxy is what is kept of a sidecar.
 type proxy struct {
-	Name   string `json:"name"`
-	Image  string `json:"image,omitempty"`
-	Port   int    `json:"port"` // of the loopback, on which it listens
-	Egress Route  `json:"egress"`
+	Name   string            `json:"name"`
+	Image  string            `json:"image,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Port   int               `json:"port"` // of the loopback, on which it listens
+	Egress Route             `json:"egress"`
 }
 
 // container is a container with its sandbox.
@@ -90,18 +91,8 @@ func hexID(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// load returns a container. NotFound: there is none, though there may be a sandbox
-// that waits for it.
+// load returns a container, or NotFound.
 func (d *Dialect) load(ctx context.Context, name string) (*container, error) {
-	c, err := d.find(ctx, name)
-	if err == nil && c.Phase == asleep {
-		return nil, noContainer(name)
-	}
-	return c, err
-}
-
-// find is load for who counts those that are asleep.
-func (d *Dialect) find(ctx context.Context, name string) (*container, error) {
 	if checkName(name) != nil {
 		return nil, noContainer(name)
 	}

@@ -170,9 +170,6 @@ func (d *Dialect) takeUp(ctx context.Context) error {
 		return err
 	}
 	for _, c := range all {
-		if c.Phase == asleep {
-			continue
-		}
 		if err := d.reconnect(ctx, c); err != nil {
 			return err
 		}
