@@ -78,7 +78,7 @@ func (p *program) root() *cobra.Command {
 	}
 	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.usageCommand(), p.updateCommand(), p.keepAliveCommand(), p.rmCommand(),
 		p.forkCommand(), p.snapshotCommand(), p.restoreCommand(), p.backupCommand(), p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand(), p.policyCommand(), p.auditCommand())
-	group("process", p.execCommand(), p.runCommand(), p.contextCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.cpCommand(), p.watchCommand(), p.signCommand(),
+	group("process", p.execCommand(), p.runCommand(), p.contextCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.terminalsCommand(), p.cpCommand(), p.watchCommand(), p.signCommand(),
 		p.urlCommand(), p.portsCommand(), p.forwardCommand(), p.domainCommand())
 	group("server", p.serveCommand(), p.templateCommand(), p.dockerCommand(), p.gcCommand(), p.webhookCommand(), p.volumeCommand(), p.secretCommand(), p.keyCommand(), p.accountCommand(), p.doctorCommand())
 	root.AddCommand(p.versionCommand())

@@ -17,7 +17,8 @@ const copyStep = "copy"
 type transfer struct {
 	client    *client.Client
 	recursive bool
-	skipped   []left // under mu
+	skipped   []left // under mu; the first of those left out
+	leftOut   int64  // all of them
 	in        io.Reader
 	out       io.Writer
 
@@ -38,6 +39,7 @@ const maxLeft = 1000
 func (t *transfer) skip(name, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.leftOut++
 	if len(t.skipped) < maxLeft {
 		t.skipped = append(t.skipped, left{name, reason})
 	}
@@ -84,7 +86,8 @@ func (t *transfer) end(err error) {
 	t.progress.end(err)
 }
 
-// reportCopy says what was copied, unless a standard stream was part of it.
+// reportCopy says what was copied, unless a standard stream was part of it. A copy
+// that is not whole is an error.
 func (p *program) reportCopy(t *transfer, stream bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,13 +97,26 @@ func (p *program) reportCopy(t *transfer, stream bool) error {
 	for _, l := range t.skipped {
 		fmt.Fprintf(p.err, "skipped %s: %s\n", printable(l.name), l.reason)
 	}
+	if err := p.reportCounts(t); err != nil || t.leftOut == 0 {
+		return err
+	}
+	return &exitError{code: exitFailure, err: &sandbox.Error{Op: "copy", Kind: sandbox.Unsupported,
+		Err:  fmt.Errorf("%s left out", count(t.leftOut, "entry was", "entries were")),
+		Hint: "all others were copied; a tar stream keeps links of every kind: berth exec ID -- tar -c -C DIR ."}}
+}
+
+// reportCounts is called with the transfer's lock held.
+func (p *program) reportCounts(t *transfer) error {
 	if p.json {
-		return writeJSON(p.out, map[string]int64{"files": t.files, "bytes": t.bytes})
+		return writeJSON(p.out, map[string]int64{"files": t.files, "bytes": t.bytes, "skipped": t.leftOut})
 	}
-	noun := "files"
-	if t.files == 1 {
-		noun = "file"
-	}
-	_, err := fmt.Fprintf(p.err, "copied %d %s, %s\n", t.files, noun, size(t.bytes))
+	_, err := fmt.Fprintf(p.err, "copied %s, %s\n", count(t.files, "file", "files"), size(t.bytes))
 	return err
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
