@@ -25,6 +25,10 @@ type Engine interface {
 	// not come it is NotFound, whether there is such a port or not.
 	Admit(ctx context.Context, id sandbox.ID, port int, shown []sandbox.Pass) (sandbox.Admission, error)
 
+	// WatchShare has changed called, which must not wait, after each change of who may
+	// reach a port, until stop is called.
+	WatchShare(id sandbox.ID, port int, changed func()) (stop func())
+
 	// Connect wakes a sandbox and counts an activity until release is called.
 	Connect(ctx context.Context, id string) (release func(), err error)
 
@@ -126,7 +130,13 @@ func (e *Edge) visit(w http.ResponseWriter, r *http.Request, id sandbox.ID, port
 	// Whoever shows a pass has what the engine asks a caller for.
 	ctx, cancel := context.WithCancel(sandbox.WithCaller(r.Context(), sandbox.Operator()))
 	defer cancel()
-	entry, err := e.engine.Admit(ctx, id, port, shown(r))
+	passes := shown(r)
+	defer e.engine.WatchShare(id, port, func() {
+		if _, err := e.engine.Admit(ctx, id, port, passes); err != nil {
+			cancel() // who may come no more does not stay either
+		}
+	})()
+	entry, err := e.engine.Admit(ctx, id, port, passes)
 	if err != nil {
 		e.refuse(w, r, err)
 		return

@@ -127,6 +127,7 @@ type Engine struct {
 	journal    journal
 	wakes      wakes
 	passes     *pass.Signer
+	shareWatch shareWatch
 	domain     string
 	prover     prover
 	timers     *timers

@@ -33,8 +33,8 @@ func (s share) isPublic(now time.Time) bool {
 }
 
 // Share gives a way to a port of a sandbox from outside, after it has changed who
-// may come, if that is asked for: a change acts on the next request. It wakes
-// nothing.
+// may come, if that is asked for: a change acts on the next request, and on those
+// under way before Share returns. It wakes nothing.
 //
 // Exhausted: too many of the sandbox's ports are shared in a way of their own.
 func (e *Engine) Share(ctx context.Context, id string, port int, r sandbox.ShareRequest) (sandbox.Share, error) {
@@ -103,7 +103,9 @@ func (e *Engine) share(ctx context.Context, s *stored, port int, r *sandbox.Shar
 	if err != nil {
 		return err
 	}
-	return e.commit(ctx, s, &changed, sandbox.ChangeUpdated, mark)
+	err = e.commit(ctx, s, &changed, sandbox.ChangeUpdated, mark)
+	e.shareWatch.tell(s.ID, port) // after an error too: its outcome may be unknown
+	return err
 }
 
 // publicMark is the key that says that a port is public, set or removed.
