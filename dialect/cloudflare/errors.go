@@ -195,6 +195,7 @@ var fileErrors = []struct {
 	{"no such file or directory", fileNotFound},
 	{"file exists", fileExists},
 	{"is a directory", isDirectory},
+	{"is a folder", isDirectory},
 	{"not a directory", notDirectory},
 	{"permission denied", permissionDenied},
 	{"operation not permitted", permissionDenied},

@@ -147,7 +147,15 @@ func (b *box) checkChanges(ctx context.Context, r watchRequest) (any, error) {
 // scan sums up what lies beneath a path: names, kinds, modes, owners, and of all but
 // folders what changes when they do. Times of folders change with what is left out.
 func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) {
-	argv := []string{"find", "-P", q.Path}
+	fi, err := b.engine.Stat(ctx, b.id, q.Path, true)
+	if err != nil {
+		return "", fileFault("watch.check", q.Path, err)
+	}
+	dir, what := q.Path, "."
+	if fi.Type != sandbox.TypeDir {
+		dir, what = path.Dir(q.Path), "./"+path.Base(q.Path)
+	}
+	argv := []string{"find", "-P", what}
 	if !q.Recursive {
 		argv = append(argv, "-maxdepth", "1")
 	}
@@ -157,7 +165,7 @@ func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) 
 		}
 	}
 	argv = append(argv, "(", "-type", "d", "-printf", `%P\0d %m %U %G\0`, ")", "-o", "-printf", `%P\0%y %m %U %G %s %T@ %C@ %i %l\0`)
-	events, err := b.begin(ctx, sandbox.Command{Argv: argv, User: user, Timeout: scanTime, Lossless: true}, "/")
+	events, err := b.begin(ctx, sandbox.Command{Argv: argv, User: user, Timeout: scanTime, Lossless: true}, dir)
 	if err != nil {
 		return "", err
 	}
@@ -167,6 +175,8 @@ func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) 
 		return "", err
 	case out.exit.TimedOut:
 		return "", &fault{code: filesystemError, text: "look at " + q.Path + ": there is too much beneath it"}
+	case out.exit.Code != 0 && len(out.stdout) == 0:
+		return "", &fault{code: filesystemError, text: "look at " + q.Path + ": " + trimmed(out.stderr)}
 	}
 	fields := strings.Split(string(out.stdout), "\x00")
 	var all []string
