@@ -11,11 +11,8 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// What these clients ask for by a name of their own, and what it is here.
-const (
-	codeAlias    = "code-interpreter-v1"
-	codeTemplate = "code-interpreter"
-)
+// codeAlias is what these clients call the template for code.
+const codeAlias = "code-interpreter-v1"
 
 // defaultLanguages have a context of their name in every sandbox that has their
 // kernels; it begins when it is first used.

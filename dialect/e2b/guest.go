@@ -79,7 +79,7 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 		return
 	}
 	if r.URL.Path == "/health" {
-		if s.State != sandbox.Running {
+		if s.State != sandbox.Running || !d.answers(ctx, id) {
 			d.renderTraffic(w, r, id, errGone)
 			return
 		}
@@ -99,6 +99,13 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 	}
 	t := &target{Sandbox: s, id: id, user: basicUser(r)}
 	d.guest.ServeHTTP(w, r.WithContext(context.WithValue(ctx, targetKey{}, t)))
+}
+
+// answers reports whether a sandbox that runs is not about to end: clients whose
+// stream broke ask at once, and what they are told is why.
+func (d *Dialect) answers(ctx context.Context, id string) bool {
+	_, err := d.engine.Stat(ctx, id, "/", false)
+	return err == nil
 }
 
 // checkGuest says why a request may not use a sandbox's guest port.

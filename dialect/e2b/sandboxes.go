@@ -66,7 +66,7 @@ func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) er
 	case ok:
 		req.Template, req.Snapshot = "", id
 	case req.Template == codeAlias:
-		req.Template = codeTemplate
+		req.Template = sandbox.CodeTemplate
 	}
 	return err
 }
