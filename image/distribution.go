@@ -19,7 +19,7 @@ const defaultSuite = "bookworm"
 // packages is what the default template holds beyond the essential ones.
 var packages = []string{
 	"bash", "coreutils", "findutils", "git", "curl", "wget", "jq", "file", "procps", "sudo",
-	"python3", "python3-pip", "python3-venv", "nodejs", "npm", "inotify-tools", "ripgrep",
+	"python3", "python3-pip", "python3-venv", "nodejs", "npm", "inotify-tools", "ripgrep", "squashfs-tools",
 	"ca-certificates", "openssh-client", "locales", "less", "vim-tiny", "tar", "gzip", "xz-utils", "unzip",
 	"iproute2", "iputils-ping",
 }
