@@ -35,6 +35,7 @@ type Archive interface {
 	Import(ctx context.Context, from io.Reader, accept snapshot.Accept) (*snapshot.Saved, *snapshot.Manifest, error)
 
 	Sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error)
+	Unneeded(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error)
 }
 
 var _ Archive = (*snapshot.Shelf)(nil)

@@ -21,8 +21,7 @@ const (
 // Nothing goes that a record, a saved state or a verb under way needs: each thing
 // is looked at again before it goes, with whoever could come to need it shut out.
 //
-// Only the operator may. What is left of snapshots and backups is told once it is
-// removed.
+// Only the operator may.
 func (e *Engine) Collect(ctx context.Context, dry bool) (sandbox.Garbage, error) {
 	const op = "collect garbage"
 	if err := operatorOnly(ctx); err != nil {
@@ -57,10 +56,14 @@ func (e *Engine) collect(ctx context.Context, dry, roots bool) (sandbox.Garbage,
 			return g, err
 		}
 	}
-	if e.archive == nil || dry {
+	if e.archive == nil {
 		return g, nil
 	}
-	swept, err := e.archive.Sweep(ctx, e.liveManifests)
+	sweep := e.archive.Sweep
+	if dry {
+		sweep = e.archive.Unneeded
+	}
+	swept, err := sweep(ctx, e.liveManifests)
 	if err == nil && swept.Blobs > 0 {
 		add(sandbox.Litter{Kind: sandbox.LitterBlobs, Name: fmt.Sprintf("%d blobs", swept.Blobs), Bytes: swept.Bytes})
 	}

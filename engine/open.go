@@ -88,7 +88,7 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 	e.tasks.Go(func() { e.goOn(e.fallen) })
 	e.tasks.Go(e.keepTime)
 	e.tasks.Go(e.keepTidy)
-	if e.room.of != nil {
+	if e.room.Of != nil {
 		e.tasks.Go(e.keepRoom)
 	}
 	if e.pool.enabled() {

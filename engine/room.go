@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,8 @@ const largeWake = 256 << 20
 
 // rooms guards the reserve of free disk.
 type rooms struct {
-	of      Room
-	reserve int64   // bytes that must stay free, or
-	share   float64 // this share of the disk, if that is more
-	now     func() time.Time
+	RoomConfig
+	now func() time.Time
 
 	mu   sync.Mutex
 	at   time.Time
@@ -50,21 +49,23 @@ type RoomConfig struct {
 	Share   float64 // of the disk, 0 to 0.9
 }
 
-func newRooms(c RoomConfig, now func() time.Time) *rooms {
-	if c.Reserve == 0 {
-		c.Reserve = 2 << 30
-	}
-	return &rooms{of: c.Of, reserve: c.Reserve, share: c.Share, now: now}
+// MustStay is what must stay free of a disk of so many bytes.
+func (c RoomConfig) MustStay(total int64) int64 {
+	return max(cmp.Or(c.Reserve, defaultReserve), int64(c.Share*float64(total)))
 }
+
+const defaultReserve = 2 << 30
+
+func newRooms(c RoomConfig, now func() time.Time) *rooms { return &rooms{RoomConfig: c, now: now} }
 
 // look returns what is free, as of the last moment.
 func (r *rooms) look() (sandbox.DiskStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.now(); r.at.IsZero() || now.Sub(r.at) >= roomFresh {
-		free, total, err := r.of.Free()
+		free, total, err := r.Of.Free()
 		r.at, r.err = now, err
-		r.last = sandbox.DiskStatus{FreeBytes: free, TotalBytes: total, ReserveBytes: max(r.reserve, int64(r.share*float64(total)))}
+		r.last = sandbox.DiskStatus{FreeBytes: free, TotalBytes: total, ReserveBytes: r.MustStay(total)}
 		r.last.Low = free < r.last.ReserveBytes
 	}
 	return r.last, r.err
@@ -72,7 +73,7 @@ func (r *rooms) look() (sandbox.DiskStatus, error) {
 
 // status is what is shown of it; nil if nobody looks, or nothing can be seen.
 func (r *rooms) status() *sandbox.DiskStatus {
-	if r.of == nil {
+	if r.Of == nil {
 		return nil
 	}
 	d, err := r.look()
@@ -85,7 +86,7 @@ func (r *rooms) status() *sandbox.DiskStatus {
 // need refuses what is about to take so many bytes, unless they and the reserve
 // are free. Nothing is begun on a disk that cannot be looked at.
 func (r *rooms) need(bytes int64) error {
-	if r.of == nil {
+	if r.Of == nil {
 		return nil
 	}
 	d, err := r.look()
@@ -129,7 +130,7 @@ func (e *Engine) roomToWake(ctx context.Context, s *stored) error {
 // roomToCopy refuses a copy of a sandbox, memory and all, that the disk has no room
 // for.
 func (e *Engine) roomToCopy(ctx context.Context, s *stored) error {
-	if e.room.of == nil {
+	if e.room.Of == nil {
 		return nil
 	}
 	var bytes int64

@@ -66,12 +66,22 @@ func (p *pins) watch() (end func()) {
 	}
 }
 
+// spared is called with the lock held.
+func (p *pins) spared(b Sum) bool { return p.touched[b] || p.held[b] > 0 }
+
+// spares reports whether the sweeper must leave a blob.
+func (p *pins) spares(b Sum) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spared(b)
+}
+
 // take lets the sweeper remove a blob, unless it is spared. done must be called
 // after the removal.
 func (p *pins) take(b Sum) (done func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.touched[b] || p.held[b] > 0 {
+	if p.spared(b) {
 		return nil, false
 	}
 	c := make(chan struct{})

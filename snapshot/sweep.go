@@ -8,7 +8,7 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// Swept is what a sweep has removed.
+// Swept is what a sweep has removed, or would.
 type Swept struct {
 	Blobs int
 	Bytes int64
@@ -22,11 +22,21 @@ type Swept struct {
 // it needs is not known. There is one sweep at a time; the store must be no
 // other program's.
 func (s *Store) Sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (Swept, error) {
-	swept, err := s.sweep(ctx, live)
+	swept, err := s.sweep(ctx, live, s.removeUnpinned)
 	return swept, wrap("sweep blobs", err)
 }
 
-func (s *Store) sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (Swept, error) {
+// Unneeded says what Sweep would remove now.
+func (s *Store) Unneeded(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (Swept, error) {
+	found, err := s.sweep(ctx, live, func(_ context.Context, d blob.Digest) (bool, error) {
+		b, err := sumOf(d)
+		return !s.pins.spares(b), err
+	})
+	return found, wrap("count blobs", err)
+}
+
+// sweep gives every blob that nothing needs to remove, which tells whether it goes.
+func (s *Store) sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error), remove func(context.Context, blob.Digest) (bool, error)) (Swept, error) {
 	var swept Swept
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -47,7 +57,7 @@ func (s *Store) sweep(ctx context.Context, live func(context.Context) ([]blob.Di
 		return swept, err
 	}
 	for _, i := range found {
-		removed, err := s.removeUnpinned(ctx, i.Digest)
+		removed, err := remove(ctx, i.Digest)
 		if err != nil {
 			return swept, err
 		}

@@ -32,7 +32,14 @@ func TestSweepKeepsWhatIsNeeded(t *testing.T) {
 	if swept, err := s.Sweep(t.Context(), only(first.Digest, second.Digest)); err != nil || swept.Blobs != 0 {
 		t.Fatalf("%+v, %v", swept, err)
 	}
+	would, err := s.Unneeded(t.Context(), only(second.Digest))
+	if err != nil {
+		t.Fatal(err)
+	}
 	swept, err := s.Sweep(t.Context(), only(second.Digest))
+	if swept != would {
+		t.Errorf("swept %+v, %+v was unneeded", swept, would)
+	}
 	if err != nil || swept.Blobs != 2 || swept.Bytes < chunk/2 {
 		t.Errorf("%+v, %v; want the one chunk and the manifest that the first alone had", swept, err)
 	}

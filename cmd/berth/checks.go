@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -163,6 +164,11 @@ func (x *examination) disk(context.Context) []finding {
 	}
 	free := int64(fsys.Bavail) * fsys.Bsize
 	found := fmt.Sprintf("%s free for %s; %s", size(free), dir, forkDisks(dir, at))
+	reserve := roomOf(dir, &config.File{}).MustStay(int64(fsys.Blocks) * fsys.Bsize)
+	found = fmt.Sprintf("%s; %s stay in reserve, unless room is configured otherwise", found, size(reserve))
+	if free < reserve {
+		return one("disk", warn, "below the reserve nothing begins that needs room: free some, or set room.free and room.percent of the configuration", "%s", found)
+	}
 	if free < leastDisk {
 		return one("disk", warn, "a template takes about 1 GiB, a sandbox what it writes: free some, or choose another disk with --data", "%s", found)
 	}

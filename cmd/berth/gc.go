@@ -20,7 +20,7 @@ func (p *program) gcCommand() *cobra.Command {
 			return p.collect(cmd.Context(), dry)
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing; what snapshots have left is not told")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, and remove nothing")
 	return cmd
 }
 
