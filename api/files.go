@@ -165,6 +165,10 @@ func (a *API) sendFile(w http.ResponseWriter, r *http.Request, path string) erro
 	if fi.Type == sandbox.TypeFile && fi.Size > 0 { // what the kernel makes up on reading has size 0
 		length = fi.Size
 	}
+	w.Header().Set("Vary", "Accept-Encoding")
+	if takesGzip(r.Header) && (length < 0 || length >= squeezeFrom) {
+		return sendSqueezed(w, body, length)
+	}
 	return sendBody(w, http.StatusOK, body, length)
 }
 
