@@ -9,6 +9,7 @@ command -v gcc        >/dev/null || need+=(gcc libc6-dev)   # the race detector
 command -v git        >/dev/null || need+=(git)
 command -v jq         >/dev/null || need+=(jq)
 command -v npm        >/dev/null || need+=(nodejs npm)       # published clients, as they are
+python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3-venv)
 command -v mkfs.xfs   >/dev/null || need+=(xfsprogs)         # the store of layers
 [ -f /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 if [ ${#need[@]} -gt 0 ]; then
