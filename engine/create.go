@@ -173,7 +173,11 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 	if err := e.transition(ctx, s, sandbox.Running, "", record.Op{Key: machineKey(s.ID), Value: m.State()}); err != nil {
 		return err
 	}
-	e.hold(s.ID, m)
+	if w != nil && m == w.machine {
+		e.holdWith(s.ID, m, w.guest)
+	} else {
+		e.hold(s.ID, m)
+	}
 	return nil
 }
 
@@ -199,15 +203,15 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 	if err := e.checkCredentials(ctx, s.Account, s.Policy); err != nil {
 		return "", err
 	}
-	err = e.transition(ctx, s, sandbox.Starting, "")
-	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
-		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })
-	}
 	release, err := e.shareVolumes(ctx, s)
 	if err != nil {
 		return "", err
 	}
 	defer release()
+	err = e.transition(ctx, s, sandbox.Starting, "")
+	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
+		undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, s) })
+	}
 	return e.templates.RootPath(t), err
 }
 

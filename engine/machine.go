@@ -21,6 +21,7 @@ type live struct {
 	uses
 	eye     portEye
 	parted  atomic.Value // sandbox.State: what it is being put aside as, or ""
+	loose   atomic.Bool  // processes outlive their streams: see loosen
 	watched sync.Once
 }
 
@@ -36,7 +37,12 @@ func (l *live) reopen() {
 // hold registers a machine and watches it until it ends or the engine closes.
 // The caller holds the sandbox's lock.
 func (e *Engine) hold(id sandbox.ID, m driver.Machine) *live {
-	l := e.keep(id, m)
+	return e.holdWith(id, m, guestclient.Of(m))
+}
+
+// holdWith is hold for a machine whose guest has been spoken to.
+func (e *Engine) holdWith(id sandbox.ID, m driver.Machine, g *guestclient.Client) *live {
+	l := e.keepWith(id, m, g)
 	e.attend(id, l)
 	return l
 }
@@ -48,7 +54,11 @@ func (e *Engine) attend(id sandbox.ID, l *live) {
 
 // keep registers a machine without watching it.
 func (e *Engine) keep(id sandbox.ID, m driver.Machine) *live {
-	l := &live{machine: m, guest: guestclient.Of(m)}
+	return e.keepWith(id, m, guestclient.Of(m))
+}
+
+func (e *Engine) keepWith(id sandbox.ID, m driver.Machine, g *guestclient.Client) *live {
+	l := &live{machine: m, guest: g}
 	l.touch(e.now())
 	e.mu.Lock()
 	defer e.mu.Unlock()

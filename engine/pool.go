@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -44,7 +45,8 @@ type warm struct {
 	kind    kind
 	limits  sandbox.Limits
 	machine driver.Machine
-	leave   func() // ends the watch of it
+	guest   *guestclient.Client // over a connection that has been used
+	leave   func()              // ends the watch of it
 }
 
 // shelf is what there is of one kind.

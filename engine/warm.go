@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -162,6 +164,10 @@ func (e *Engine) warmUp(ctx context.Context, o order) error {
 	if w.machine, err = e.makeAhead(ctx, t, o.kind.class, spec); err != nil {
 		return err
 	}
+	w.guest = guestclient.Of(w.machine)
+	if err := rehearse(ctx, w.guest); err != nil {
+		return errors.Join(err, e.endWarm(ctx, w))
+	}
 	watch, leave := context.WithCancel(ctx)
 	w.leave = leave
 	if !e.pool.put(w) {
@@ -170,6 +176,38 @@ func (e *Engine) warmUp(ctx context.Context, o order) error {
 	}
 	e.tasks.Go(func() { e.watchWarm(watch, w) })
 	return nil
+}
+
+// rehearsalTime bounds a rehearsal.
+const rehearsalTime = 30 * time.Second
+
+// rehearse runs a program in a machine that nobody has, and lets its guest forget it:
+// the first one takes longer than all others. An image need not have the program.
+func rehearse(ctx context.Context, g *guestclient.Client) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
+	defer cancel()
+	events, err := g.Start(ctx, sandbox.Command{Argv: []string{"true"}, Lossless: true})
+	var e sandbox.Event
+	if err == nil {
+		defer func() { err = errors.Join(err, events.Close()) }()
+		e, err = events.Recv()
+	}
+	switch kind := sandbox.KindOf(err); {
+	case kind == sandbox.NotFound, kind == sandbox.Invalid, kind == sandbox.Unavailable:
+		return nil // a machine that has ended is noticed by its watch
+	case err != nil:
+		return err
+	case e.Started == nil:
+		return sandbox.Errorf("rehearse", sandbox.Internal, "the guest says nothing of the program")
+	}
+	process := e.Started.ID
+	for e.Exit == nil {
+		if e, err = events.Recv(); err != nil {
+			return err
+		}
+	}
+	_, err = g.Forget(ctx, process)
+	return err
 }
 
 // makeAhead makes a machine of a template: anew, or as it was when what it starts
@@ -215,5 +253,5 @@ func (e *Engine) endAll(ctx context.Context, all []*warm) {
 func (e *Engine) endWarm(ctx context.Context, w *warm) error {
 	ctx, cancel := bounded(ctx, stopTime)
 	defer cancel()
-	return w.machine.Stop(ctx)
+	return errors.Join(w.guest.Close(), w.machine.Stop(ctx))
 }
