@@ -156,13 +156,14 @@ func (g *Guest) startKernel(p *plan) (*kernelProcess, error) {
 		out.Close()
 		return nil, errors.New(textOf(p.whyNot(err)))
 	}
-	kp := &kernelProcess{kids: g.procs.kids, child: k, out: out, quiet: make(chan struct{})}
+	kp := &kernelProcess{guest: g, kids: g.procs.kids, child: k, out: out, quiet: make(chan struct{})}
 	go kp.listen() // until the kernel has ended, and a moment more
 	return kp, nil
 }
 
 // kernelProcess is a kernel's process, and the end of what it printed.
 type kernelProcess struct {
+	guest *Guest
 	kids  *children
 	child *child
 	out   *os.File
@@ -196,6 +197,21 @@ func (p *kernelProcess) listen() {
 func (p *kernelProcess) PID() int              { return p.child.pid }
 func (p *kernelProcess) Done() <-chan struct{} { return p.child.done }
 func (p *kernelProcess) Kill()                 { p.kids.killTree(p.child) }
+
+// Ports are those that the kernel's own process listens on.
+func (p *kernelProcess) Ports() (all []uint16) {
+	var sockets []listening
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		sockets = append(sockets, readSockets(table)...)
+	}
+	held := p.guest.holders(sockets)
+	for _, l := range sockets {
+		if held[l.inode] == p.child.pid {
+			all = append(all, l.at.Port())
+		}
+	}
+	return all
+}
 
 func (p *kernelProcess) Interrupt() error {
 	_, err := p.kids.signal(p.child, syscall.SIGINT)

@@ -283,7 +283,7 @@ func (c *Context) start() error {
 		c.mu.Unlock()
 		return ErrNoContext
 	}
-	c.abort, c.starting = cancel, true
+	c.abort, c.starting, c.ports = cancel, true, nil
 	c.mu.Unlock()
 	k, err := launch(ctx, c.Spec, c.Options.Starter, c.claim)
 	c.mu.Lock()
@@ -297,11 +297,11 @@ func (c *Context) start() error {
 	return nil
 }
 
-// claim notes the ports of the kernel that starts.
+// claim notes ports of the kernel that starts.
 func (c *Context) claim(ports []uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ports = ports
+	c.ports = append(c.ports, ports...)
 }
 
 // turn gives a run its turn.

@@ -19,6 +19,7 @@ type Process interface {
 	Done() <-chan struct{} // closed when it has ended
 	How() string           // it ended, for people; asked after that
 	Interrupt() error      // SIGINT to its group
+	Ports() []uint16       // that it listens on now
 	Kill()                 // all that descends from it too
 }
 
@@ -84,8 +85,8 @@ type connection struct {
 	Name      string `json:"kernel_name"`
 }
 
-// launch starts a kernel and returns once it answers. claim is told the ports that it
-// will listen on, if it does.
+// launch starts a kernel and returns once it answers. claim is told of the ports that it
+// listens on by itself.
 func launch(ctx context.Context, spec Spec, starter Starter, claim func([]uint16)) (_ *interpreter, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -123,7 +124,10 @@ func launch(ctx context.Context, spec Spec, starter Starter, claim func([]uint16
 	if err = k.connect(ctx, where); err != nil {
 		return nil, err
 	}
-	return k, k.awaitReady(ctx)
+	if err = k.awaitReady(ctx); err == nil {
+		claim(k.process.Ports()) // no code has run yet: they are the kernel's own
+	}
+	return k, err
 }
 
 // takePorts finds ports of the loopback that are free now.

@@ -87,6 +87,7 @@ type scripted struct {
 
 func (k *scripted) PID() int              { return 4711 }
 func (k *scripted) Done() <-chan struct{} { return k.done }
+func (k *scripted) Ports() []uint16       { return nil }
 func (k *scripted) Kill()                 { k.end("was killed by SIGKILL") }
 
 func (k *scripted) How() string {

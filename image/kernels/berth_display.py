@@ -254,7 +254,7 @@ def _box(outline, lines):
         flat = [v[0] for p, v in at if len(v) == 2 and v[0] == v[1] and p[0] != p[1]]
         medians = [v for v in flat if low <= v <= high]
         upright = [v for p, v in at if len(v) == 2 and p[0] == p[1] and v[0] != v[1]]
-        if not medians or not upright:
+        if not medians:
             continue
         ends = [x for v in upright for x in v] + [low, high]
         outliers = [x for p, v in at if len(set(p)) == 1 for x in v if x < min(ends) or x > max(ends)]
