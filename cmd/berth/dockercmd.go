@@ -225,13 +225,21 @@ func (p *program) haveOwnImage(ctx context.Context, c *client.Client, images map
 		}
 		_, err := c.Template(ctx, name)
 		if sandbox.KindOf(err) == sandbox.NotFound {
-			_, err = p.build(ctx, c, docker.OwnImage())
+			err = p.buildOwnImage(ctx, c)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (p *program) buildOwnImage(ctx context.Context, c *client.Client) error {
+	req, err := docker.OwnImage(ctx, c.Template)
+	if err == nil {
+		_, err = p.build(ctx, c, req)
+	}
+	return err
 }
 
 func (p *program) dockerPullCommand() *cobra.Command {
@@ -259,11 +267,10 @@ func (p *program) dockerPullCommand() *cobra.Command {
 			if sandbox.KindOf(err) != sandbox.NotFound {
 				return err
 			}
-			req := sandbox.BuildRequest{Name: name, From: "oci:" + args[0]}
 			if docker.IsOwn(name) {
-				req = docker.OwnImage()
+				return p.buildOwnImage(cmd.Context(), c)
 			}
-			_, err = p.build(cmd.Context(), c, req)
+			_, err = p.build(cmd.Context(), c, sandbox.BuildRequest{Name: name, From: "oci:" + args[0]})
 			return err
 		},
 	}

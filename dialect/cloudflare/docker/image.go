@@ -81,7 +81,7 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 		t, err = d.engine.Template(ctx, ref) // one of the server's own
 	}
 	if sandbox.KindOf(err) == sandbox.NotFound && name == ownTemplate {
-		t, err = d.engine.BuildTemplate(ctx, OwnImage(), nil)
+		t, err = d.buildOwnImage(ctx)
 	}
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return d.committed(ctx, ref, name)
@@ -92,14 +92,29 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy, sized: t.Limits != nil}, nil
 }
 
-// OwnImage asks for the template that stands for the vendor's image: the server's
-// own, as that image's users expect it.
-func OwnImage() sandbox.BuildRequest {
-	return sandbox.BuildRequest{Name: ownTemplate, From: "template:" + sandbox.DefaultTemplate, Steps: []sandbox.BuildStep{
+// buildOwnImage makes the template that stands for the vendor's image.
+func (d *Dialect) buildOwnImage(ctx context.Context) (sandbox.Template, error) {
+	req, err := OwnImage(ctx, d.engine.Template)
+	if err != nil {
+		return sandbox.Template{}, err
+	}
+	return d.engine.BuildTemplate(ctx, req, nil)
+}
+
+// OwnImage asks for the template that stands for the vendor's image: the one with
+// interpreters for code, if the server has it, else its own, as that image's users
+// expect it.
+func OwnImage(ctx context.Context, find func(ctx context.Context, name string) (sandbox.Template, error)) (sandbox.BuildRequest, error) {
+	from := sandbox.CodeTemplate
+	_, err := find(ctx, from)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		from, err = sandbox.DefaultTemplate, nil
+	}
+	return sandbox.BuildRequest{Name: ownTemplate, From: "template:" + from, Steps: []sandbox.BuildStep{
 		{Env: map[string]string{"SANDBOX_VERSION": sdkVersion}},
 		{User: "root"},
 		{Workdir: sandbox.DefaultWorkdir},
-	}, Entrypoint: []string{serverProgram}}
+	}, Entrypoint: []string{serverProgram}}, err
 }
 
 // sdkVersion is the version of the vendor's package whose server is served.

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+
+const pause = (ms) => new Promise((r) => setTimeout(r, ms))
+
+async function until(ok, what) {
+  for (let i = 0; i < 600; i++) {
+    if (await ok()) return
+    await pause(100)
+  }
+  throw new Error(`never came true: ${what}`)
+}
+
+export async function identity(t) {
+  const one = t.box()
+  await one.writeFile('/workspace/mark', 'of one')
+  const same = t.box({}, 'Sandbox', one.testId)
+  assert.equal((await same.readFile('/workspace/mark')).content, 'of one')
+  const other = t.box()
+  assert.equal((await other.exists('/workspace/mark')).exists, false)
+  await one.destroy()
+  // Word that the old container has ended may come while the first call is under way.
+  await until(async () => {
+    try {
+      assert.equal((await same.exists('/workspace/mark')).exists, false)
+      return true
+    } catch (e) {
+      if (/OperationInterrupted/.test(`${e.name} ${e.message}`)) return false
+      throw e
+    }
+  }, 'it begins anew')
+}
+
+export async function settings(t) {
+  const box = t.box({ sleepAfter: '5m', labels: { of: 'test' }, containerTimeouts: { portReadyTimeoutMS: 60000 } })
+  await box.exec('true')
+  assert.equal((await box.getState()).status, 'healthy')
+  await box.setSleepAfter('10m')
+  await box.setKeepAlive(true)
+  await box.setKeepAlive(false)
+  await box.setContainerTimeouts({ instanceGetTimeoutMS: 30000 })
+  await box.setLabels({ of: 'other' })
+  await box.setTransport(t.transport)
+  await box.setSandboxName(box.testId)
+  await box.renewActivityTimeout()
+  assert.equal((await box.exec('echo well')).stdout, 'well')
+}
+
+// A sandbox that sleeps keeps its files and its processes.
+export async function sleeping(t) {
+  const box = t.box({ sleepAfter: '2s' })
+  const p = await box.startProcess('echo on > /workspace/file; for i in $(seq 100000); do echo $i > /tmp/count; sleep 0.1; done', { processId: 'counts' })
+  assert(p.pid > 0)
+  await until(async () => !['running', 'healthy'].includes((await box.getState()).status), 'it sleeps')
+  await pause(1000)
+  assert.equal((await box.readFile('/workspace/file')).content, 'on\n')
+  const before = Number((await box.exec('cat /tmp/count')).stdout)
+  await until(async () => Number((await box.exec('cat /tmp/count')).stdout) > before, 'its process goes on')
+}
+
+export async function stopping(t) {
+  const box = t.box({ keepAlive: true })
+  await box.exec('echo kept > /workspace/file')
+  await box.stop()
+  await until(async () => !['running', 'healthy', 'stopping'].includes((await box.getState()).status), 'it stops')
+  await box.start()
+  assert.equal((await box.exec('cat /workspace/file')).stdout, 'kept')
+}
+
+export async function crowd(t) {
+  const all = await Promise.all(Array.from({ length: 50 }, async (_, i) => (await t.box().exec(`echo ${i}`)).stdout))
+  assert.deepEqual(all, all.map((_, i) => `${i}`))
+}
+
+export async function badIds(t) {
+  for (const id of ['-x', 'x-', 'www', 'x'.repeat(64)]) assert.throws(() => t.box({}, 'Sandbox', id))
+}
