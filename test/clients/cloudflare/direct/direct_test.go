@@ -147,10 +147,22 @@ func callback(ctx context.Context, args []any) (any, error) {
 // the WebSocket, and the RPC as they do, against a real server.
 func TestClients(t *testing.T) {
 	s := rig.Start(t)
-	one, err := s.Create(t.Context(), sandbox.CreateRequest{Template: "base"})
+	run(t, s, "base", sandbox.Limits{}, "clients.test.mjs", "session.test.mjs")
+}
+
+// TestContexts runs code, the same ways.
+func TestContexts(t *testing.T) {
+	s := rig.Start(t)
+	s.CodeTemplate(t)
+	run(t, s, sandbox.CodeTemplate, sandbox.Limits{MemoryBytes: 2 << 30}, "contexts.test.mjs")
+}
+
+// run runs test files on a new sandbox.
+func run(t *testing.T, s *rig.Server, template string, limits sandbox.Limits, files ...string) {
+	t.Helper()
+	one, err := s.Create(t.Context(), sandbox.CreateRequest{Template: template, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := s.URL + "/cloudflare/sandboxes/" + string(one.ID)
-	rig.Node(t, ".", []string{"BOX_URL=" + base, "BOX_KEY=" + s.Key, nodeOptions}, "clients.test.mjs", "session.test.mjs")
+	rig.Node(t, ".", []string{"BOX_URL=" + s.URL + "/cloudflare/sandboxes/" + string(one.ID), "BOX_KEY=" + s.Key, nodeOptions}, files...)
 }
