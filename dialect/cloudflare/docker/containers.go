@@ -252,6 +252,9 @@ func (d *Dialect) containers(ctx context.Context) ([]*container, error) {
 				d.log.Warn("a sandbox is no container any more", "sandbox", s.ID, "error", err)
 				continue
 			}
+			if s.Name != boxName(c.Name) { // a fork of one: it has what is kept of its parent, and no name
+				continue
+			}
 			all = append(all, c)
 		}
 		if after = page.Next; after == "" {

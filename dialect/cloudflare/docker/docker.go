@@ -100,14 +100,15 @@ type Dialect struct {
 	sidecars map[string]*sidecar // by name
 	execs    map[string]*execution
 	watchers map[sandbox.ID]*watcher
-	known    map[sandbox.ID]string // the containers of sandboxes that this server has met
+	insides  map[sandbox.ID]map[*inside]struct{} // open connections to the vendor's program
+	known    map[sandbox.ID]string               // the containers of sandboxes that this server has met
 }
 
 // New returns a Dialect. It serves nothing before Open.
 func New(c Config) *Dialect {
 	d := &Dialect{
 		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, kind: c.Type, log: c.Logger, conns: newQueue(),
-		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, known: map[sandbox.ID]string{},
+		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, insides: map[sandbox.ID]map[*inside]struct{}{}, known: map[sandbox.ID]string{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -466,3 +466,59 @@ func TestLostSight(t *testing.T) {
 		t.Errorf("the sandbox is %s, %s; it was %s", s.ID, s.State, first)
 	}
 }
+
+// TestFork has a copy of a container's sandbox be none.
+func TestFork(t *testing.T) {
+	k := newDocks(t, false)
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	ctx := sandbox.WithCaller(t.Context(), sandbox.Operator())
+	box := k.box(t)
+	// As a fork does, it has all that is kept of its parent, and no name.
+	fork, err := k.Engine.Create(ctx, sandbox.CreateRequest{Metadata: box.Metadata, Tags: box.Tags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.end()
+	k.open(t)
+	if got := k.must(t, 200, "GET", "/containers/json", ""); strings.Count(got, `"Id"`) != 2 { // the container and its sidecar
+		t.Errorf("there are %s", got)
+	}
+	k.must(t, 204, "DELETE", "/containers/"+name+"?force=true", "")
+	if left := k.box(t); left.ID != fork.ID {
+		t.Errorf("what is left is %+v", left)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	k := newDocks(t, false)
+	k.must(t, 201, "POST", "/containers/create?name=box", `{"Image":"`+vendorRef+`"}`)
+	k.must(t, 204, "POST", "/containers/box/start", "")
+	ctx := sandbox.WithCaller(t.Context(), sandbox.Operator())
+	write := func(text string) {
+		t.Helper()
+		if _, err := k.Engine.WriteFile(ctx, string(k.box(t).ID), "/kept", sandbox.WriteOptions{}, strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	k.must(t, 400, "POST", "/commit?container=box&repo=cloudflare/sandbox", "")
+	k.must(t, 201, "POST", "/commit?container=box&repo=kept&tag=1", "")
+	write("second")
+	k.must(t, 201, "POST", "/commit?container=box&repo=kept&tag=1", "") // in the place of the first
+	k.must(t, 200, "GET", "/images/kept:1/json", "")
+	k.must(t, 204, "DELETE", "/containers/box?force=true", "")
+	k.must(t, 201, "POST", "/containers/create?name=next", `{"Image":"kept:1"}`)
+	k.must(t, 204, "POST", "/containers/next/start", "")
+	body, _, err := k.Engine.ReadFile(ctx, string(k.box(t).ID), "/kept", sandbox.ReadRange{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if got, err := io.ReadAll(body); err != nil || string(got) != "second" {
+		t.Errorf("the image holds %q, %v", got, err)
+	}
+	k.must(t, 204, "DELETE", "/containers/next?force=true", "")
+	k.must(t, 200, "DELETE", "/images/kept:1", "")
+	k.must(t, 404, "GET", "/images/kept:1/json", "")
+}

@@ -94,9 +94,10 @@ func (s *sidecar) lead(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		in := &inside{Conn: client, box: c.box.ID}
-		if !s.d.conns.push(in) {
-			return client.Close()
+		in := s.d.enter(client, c.box.ID)
+		// Whoever ends the container closes what has entered by then.
+		if c, err := s.d.load(r.Context(), name); err != nil || c.Phase != running || !s.d.conns.push(in) {
+			return in.Close()
 		}
 		return nil
 	}
@@ -196,7 +197,45 @@ func (d *Dialect) splice(a, b net.Conn) {
 // inside is a connection to the vendor's program of a sandbox.
 type inside struct {
 	net.Conn
+	d   *Dialect
 	box sandbox.ID
+}
+
+// enter keeps a connection for as long as it is open.
+func (d *Dialect) enter(c net.Conn, box sandbox.ID) *inside {
+	in := &inside{Conn: c, d: d, box: box}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.insides[box] == nil {
+		d.insides[box] = map[*inside]struct{}{}
+	}
+	d.insides[box][in] = struct{}{}
+	return in
+}
+
+// Close closes the connection.
+func (c *inside) Close() error {
+	c.d.mu.Lock()
+	delete(c.d.insides[c.box], c)
+	if len(c.d.insides[c.box]) == 0 {
+		delete(c.d.insides, c.box)
+	}
+	c.d.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// cutInside ends the connections to the vendor's program of a container that ends:
+// what goes on there would wake its sandbox.
+func (d *Dialect) cutInside(box sandbox.ID) {
+	d.mu.Lock()
+	all := make([]*inside, 0, len(d.insides[box]))
+	for in := range d.insides[box] {
+		all = append(all, in)
+	}
+	d.mu.Unlock()
+	for _, in := range all {
+		_ = in.Close() // its other end has nothing left to say
+	}
 }
 
 type insideKey struct{}

@@ -254,6 +254,7 @@ func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory b
 
 // rest ends a container's sandbox for the time being.
 func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
+	d.cutInside(c.box.ID)
 	id := string(c.box.ID)
 	if memory {
 		_, err := d.engine.Pause(ctx, id)
@@ -394,6 +395,7 @@ func (d *Dialect) destroy(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
 	d.unwatch(c.box.ID)
+	d.cutInside(c.box.ID)
 	err := d.engine.Remove(ctx, string(c.box.ID))
 	if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 		return err

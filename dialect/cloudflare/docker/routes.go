@@ -3,6 +3,7 @@ package docker
 import (
 	"net/http"
 	"regexp"
+	"time"
 )
 
 // handler serves a call, or returns why it does not.
@@ -58,7 +59,8 @@ func (d *Dialect) routes() http.Handler {
 		writeJSON(w, http.StatusNotFound, map[string]string{"message": "page not found"})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d.log.Debug("container call", "method", r.Method, "uri", r.URL.RequestURI())
+		begin, uri := time.Now(), r.URL.RequestURI()
+		defer func() { d.log.Debug("container call", "method", r.Method, "uri", uri, "took", time.Since(begin)) }()
 		if m := versioned.FindStringSubmatch(r.URL.Path); m != nil {
 			r.URL.Path, r.URL.RawPath = m[1], ""
 		}

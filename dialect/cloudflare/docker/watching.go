@@ -170,18 +170,28 @@ func (d *Dialect) takeUp(ctx context.Context) error {
 		return err
 	}
 	for _, c := range all {
-		if err := d.reconnect(ctx, c); err != nil {
-			return err
-		}
-		switch {
-		case c.box.State != sandbox.Running:
-		case c.Phase == running:
-			d.watch(c)
-		case c.Phase == exited: // its end was begun
-			if err := d.rest(ctx, c, !d.forget && c.Code != killed && (c.Code == 0 || c.Process != "")); err != nil {
-				return err
+		if err := d.takeUpOne(ctx, c); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
+			// It reaches nothing, and is not reached, until it is created anew: no reason
+			// to keep the others waiting.
+			d.log.Error("take a container up", "container", c.Name, "sandbox", c.box.ID, "error", err)
 		}
+	}
+	return nil
+}
+
+func (d *Dialect) takeUpOne(ctx context.Context, c *container) error {
+	if err := d.reconnect(ctx, c); err != nil {
+		return err
+	}
+	switch {
+	case c.box.State != sandbox.Running:
+	case c.Phase == running:
+		d.watch(c)
+	case c.Phase == exited: // its end was begun
+		return d.rest(ctx, c, !d.forget && c.Code != killed && (c.Code == 0 || c.Process != ""))
 	}
 	return nil
 }

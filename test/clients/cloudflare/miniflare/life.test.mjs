@@ -8,6 +8,9 @@ let w
 before(async () => { w = await open() }, { timeout: patience })
 after(async () => { await w?.close() }, { timeout: patience })
 
+// listening waits until a port of a sandbox is served.
+const listening = (id, port) => until(`port ${port}`, async () => (await w.call(id, 'exec', { command: `(: < /dev/tcp/127.0.0.1/${port}) 2> /dev/null` })).exitCode === 0)
+
 test('a command, a file, a port', { timeout: patience }, async () => {
   assert.equal(await w.run('one', 'id -un; pwd'), 'root\n/workspace')
   await w.call('one', 'write', { path: '/workspace/f', content: 'kept' })
@@ -19,10 +22,8 @@ test('a command, a file, a port', { timeout: patience }, async () => {
   await w.call('another', 'destroy')
 
   const p = await w.call('one', 'start', { command: 'python3 -m http.server 8080' })
-  await until('a page', async () => {
-    const r = await w.call('one', 'fetch', { port: 8080, path: '/f' }).catch(() => ({}))
-    return r.status === 200 && r.body === 'kept'
-  })
+  await listening('one', 8080)
+  assert.deepEqual(await w.call('one', 'fetch', { port: 8080, path: '/f' }), { status: 200, body: 'kept' })
   assert.equal((await w.call('one', 'process', { id: p.id })).status, 'running')
 })
 
@@ -42,8 +43,7 @@ require('http').createServer().on('upgrade', (q, s) => {
 test('a WebSocket to a port', { timeout: patience }, async () => {
   await w.call('one', 'write', { path: '/workspace/echo.js', content: echo })
   await w.call('one', 'start', { command: 'node /workspace/echo.js' })
-  await until('the port', async () => (await w.call('one', 'exec', { command: 'curl -s -m 2 localhost:9000; test $? = 52 -o $? = 28' }).catch(() => ({}))).exitCode === 0 ||
-    (await w.call('one', 'exec', { command: ': < /dev/tcp/127.0.0.1/9000' })).exitCode === 0)
+  await listening('one', 9000)
   const answer = await new Promise((resolve, reject) => {
     const s = new WebSocket(new URL('/one/connect?port=9000', w.url.replace('http', 'ws')))
     s.on('open', () => s.send('to and fro'))
