@@ -395,6 +395,12 @@ func (d *Dialect) destroy(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
 	d.unwatch(c.box.ID)
+	if c.Phase == running { // who waits for its end hears of it before who has asked for it
+		c.Phase, c.Code, c.Ended = exited, killed, time.Now().UTC().Round(0)
+		if err := d.save(ctx, c); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			return err
+		}
+	}
 	d.cutInside(c.box.ID)
 	err := d.engine.Remove(ctx, string(c.box.ID))
 	if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
