@@ -19,7 +19,12 @@ const words = (name, all) => (process.env[name] ?? all).split(' ').filter(Boolea
 const kind = process.env.WORKER_HOST ?? 'miniflare'
 const transports = words('WORKER_TRANSPORTS', 'http websocket rpc')
 const only = words('WORKER_CHECKS', '')
-const once = ['crowd', 'badIds'] // whatever the transport
+
+// What is the same over every transport is tried over the first alone; what concerns
+// connections that are kept, over those of rpc too.
+const once = ['crowd', 'badIds', 'code', 'hosts', 'mounts', 'remoteMounts']
+const kept = ['identity', 'settings', 'stopping', 'sleeping', 'outbound', 'git', 'otherCode', 'badBackups', 'placement']
+const wanted = (name, transport) => transport === transports[0] || !once.includes(name) && (transport === 'rpc' || !kept.includes(name))
 
 let host
 before(async () => { host = await hosts[kind]() })
@@ -38,8 +43,8 @@ async function check(name, transport) {
 // Each check has sandboxes of its own, so a few go on at once.
 test('checks', { concurrency: 4 }, async (t) => {
   const all = only.length ? only : await get('/checks')
-  await Promise.all(transports.flatMap((transport, i) => all
-    .filter((name) => i === 0 || !once.includes(name))
+  await Promise.all(transports.flatMap((transport) => all
+    .filter((name) => wanted(name, transport))
     .map((name) => t.test(`${name} over ${transport}`, () => check(name, transport)))))
 })
 

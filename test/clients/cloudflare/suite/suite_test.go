@@ -15,7 +15,7 @@ func TestMiniflare(t *testing.T) {
 }
 
 func TestWrangler(t *testing.T) {
-	rig.Node(t, ".", append(start(t), "WORKER_HOST=wrangler", "WORKER_TRANSPORTS=http", "WORKER_CHECKS=commands outbound sleeping"), "suite.test.mjs")
+	rig.Node(t, ".", append(start(t), "WORKER_HOST=wrangler", "WORKER_TRANSPORTS=http", "WORKER_CHECKS=commands outbound"), "suite.test.mjs")
 }
 
 // start starts a server whose image for sandboxes can run code, and gives what a Worker's

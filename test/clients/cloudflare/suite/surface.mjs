@@ -7,6 +7,7 @@ const dist = join(import.meta.dirname, 'node_modules', '@cloudflare', 'sandbox',
 // notTried says why a method is called by no check. docs/from-cloudflare.md tells users.
 const notTried = new Map(Object.entries({
   'Sandbox.configure': 'getSandbox calls it',
+  'Sandbox.callTunnels': 'the package itself calls it, for tunnels',
   'Sandbox.execWithSessionToken': 'the package itself calls it, for exec',
   'Sandbox.execStreamWithSessionToken': 'the package itself calls it, for execStream',
   'Sandbox.onStart': 'called by the package',
