@@ -2,14 +2,19 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 
+	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/sandbox"
 )
 
 // defaultWarm is the default of --warm. One that waits costs some 16 MiB.
 const defaultWarm = 4
+
+// shellsEach is how many engines may wait for each of --warm.
+const shellsEach = 3
 
 // poolOf is how many sandboxes a server keeps ready. They leave an eighth of the
 // host's memory alone.
@@ -26,6 +31,13 @@ func poolOf(f *serveFlags) engine.PoolConfig {
 		}
 	}
 	return c
+}
+
+// shellsOf is how many engines wait for forks, wakes and creates. One costs some
+// 12 MiB.
+func shellsOf(f *serveFlags, log *slog.Logger) gvisor.Shells {
+	pool := poolOf(f)
+	return gvisor.Shells{Most: shellsEach * pool.Ceiling, Available: pool.Available, Reserve: pool.Reserve, Logger: log}
 }
 
 // hostMemory is what the host has and what it can still give, in bytes.

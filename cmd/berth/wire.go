@@ -136,7 +136,7 @@ func (h *house) openOutward(ctx context.Context, f *serveFlags, data string, g *
 		return err
 	}
 	g.keeping.gateway = g.gateway
-	if g.driver, err = openDriver(f.driver, filepath.Join(data, machinesDir), g.gateway, int64(f.config.Store.Size)); err != nil {
+	if g.driver, err = openDriver(f.driver, filepath.Join(data, machinesDir), g.gateway, int64(f.config.Store.Size), shellsOf(f, log)); err != nil {
 		return err
 	}
 	h.parts = append(h.parts, part{"driver", g.driver.Close})
@@ -281,7 +281,7 @@ func checkClass(class string) error {
 }
 
 // openDriver makes the driver of a class that checkClass has let pass.
-func openDriver(class, dir string, gateway *netgw.Gateway, store int64) (driver.Driver, error) {
+func openDriver(class, dir string, gateway *netgw.Gateway, store int64, shells gvisor.Shells) (driver.Driver, error) {
 	if class == "fake" {
 		return fake.New(fake.Config{Dir: dir})
 	}
@@ -289,7 +289,7 @@ func openDriver(class, dir string, gateway *netgw.Gateway, store int64) (driver.
 	if err != nil {
 		return nil, err
 	}
-	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway, Store: store})
+	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway, Store: store, Shells: shells})
 }
 
 // probeGVisor starts a tiny sandbox in a directory of its own, and removes it.
@@ -299,7 +299,7 @@ func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
 		return found, &sandbox.Error{Op: "probe", Kind: sandbox.Internal, Err: err}
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := openDriver("gvisor", dir, nil, 0)
+	d, err := openDriver("gvisor", dir, nil, 0, gvisor.Shells{})
 	if err != nil {
 		return found, err
 	}

@@ -65,6 +65,9 @@ func writeBundle(p place, spec driver.Spec, guestImage, netns string) error {
 	return os.WriteFile(filepath.Join(p.bundle(), "config.json"), b, 0o600)
 }
 
+// rootAnnotation has the path of the root's image.
+const rootAnnotation = "dev.gvisor.spec.rootfs.source"
+
 // optionsAnnotation has the size of the writable layer, and how many files it may
 // hold: "size=BYTES/FILES".
 const optionsAnnotation = "dev.gvisor.spec.rootfs.options"
@@ -106,8 +109,8 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			Resources: &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &l.MemoryBytes}},
 		},
 		Annotations: map[string]string{
-			"dev.gvisor.spec.rootfs.type":   "erofs",
-			"dev.gvisor.spec.rootfs.source": spec.Root,
+			"dev.gvisor.spec.rootfs.type": "erofs",
+			rootAnnotation:                spec.Root,
 			// The folder itself is in the flags: the annotations of a machine and
 			// of its copies must be equal.
 			"dev.gvisor.spec.rootfs.overlay": "dir=/layer",

@@ -77,7 +77,7 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 	if err := m.room(dir, keep); err != nil {
 		return err
 	}
-	if _, err := m.shoot(ctx, &img, newStages()); err != nil {
+	if _, err := m.shoot(ctx, &img, newStages(), func() {}); err != nil {
 		return err
 	}
 	if err := img.measure(); err != nil {
@@ -170,8 +170,9 @@ func (m *machine) newScratch() (*scratch, error) {
 }
 
 // shoot lets the machine stand still for as long as it takes to write what its
-// image keeps to the image's places. It returns how long that was.
-func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time.Duration, err error) {
+// image keeps to the image's places. It returns how long that was. Once the image is
+// whole it calls taken.
+func (m *machine) shoot(ctx context.Context, img *image, st *stages, taken func()) (pause time.Duration, err error) {
 	if img.about.Keep == driver.KeepMemory {
 		guest := guestclient.New(m.Dial)
 		defer guest.Close()
@@ -206,7 +207,6 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time
 
 	img.about.Taken = time.Now().UTC()
 	end = st.step("pause")
-	defer end()
 	began := time.Now()
 	still, err := m.place.stand(ctx, m.id)
 	if err != nil {
@@ -226,9 +226,14 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time
 		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
 	}
 	pause = time.Since(began)
+	end()
 	if err == nil && img.about.Keep == driver.KeepMemory && img.left == nil {
-		defer st.step("write")()
+		end := st.step("write")
 		err = m.finish(files)
+		end()
+	}
+	if err == nil {
+		taken()
 	}
 	return pause, err
 }

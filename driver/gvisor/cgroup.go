@@ -140,6 +140,44 @@ func (g *group) make(memory int64) error {
 	return g.setMemory(memory)
 }
 
+// rename gives the group, with all that is in it, another id. Where the kernel does
+// not rename groups its processes move to one with a limit of memory; what they hold
+// already is nobody's then.
+func (g *group) rename(id string, memory int64) error {
+	to := g.of.group(id)
+	for _, h := range []hierarchy{g.of.memory, g.of.cpu, g.of.account} {
+		if h.unified {
+			continue
+		}
+		// Controllers that are mounted as one have one folder.
+		if err := os.Rename(g.dir(h), to.dir(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if !g.of.memory.unified && !g.of.cpu.unified {
+		return nil
+	}
+	if err := to.make(memory); err != nil {
+		return err
+	}
+	for {
+		pids, err := g.processes()
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return g.removeDirs()
+		}
+		for _, pid := range pids {
+			for _, file := range to.procsFiles() {
+				if err := os.WriteFile(file, []byte(strconv.Itoa(pid)), 0); err != nil && !errors.Is(err, unix.ESRCH) {
+					return err
+				}
+			}
+		}
+	}
+}
+
 // fileCost is what the engine itself holds for a file of the writable layer, in
 // bytes: 2.9 KiB were measured for an empty one.
 const fileCost = 3 << 10

@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,7 +25,7 @@ type child struct {
 	group *group
 	ns    *netgw.Namespace
 	state state
-	shell bool // the engine waits for what it is to load
+	shell *shell // what loads the memory; nil before there is one, and with KeepDisk
 	trace *stages
 }
 
@@ -101,19 +100,31 @@ func (i *image) fit(l sandbox.Limits) (sandbox.Limits, error) {
 func (c *child) fail(ctx context.Context, err error) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if c.ns != nil {
-		c.ns.Close()
-	}
+	c.close()
 	err = errors.Join(err, c.d.destroy(undo, c.spec.ID))
 	c.d.forget(c.spec.ID)
 	return err
 }
 
-// furnish makes the cgroup, the namespace and the bundle.
+// close lets go of what this process holds of a child.
+func (c *child) close() {
+	if c.shell != nil {
+		c.shell.close()
+	} else if c.ns != nil {
+		c.ns.Close()
+	}
+}
+
+// furnish makes what is around the engine: with memory to load that is an engine
+// that waits, if there is one.
 func (c *child) furnish(ctx context.Context, img image) (err error) {
 	c.state = state{Version: stateVersion}
 	if c.state.Guest, err = c.guestImage(ctx, img); err != nil {
 		return err
+	}
+	if img.about.Keep == driver.KeepMemory {
+		c.shell, err = c.d.shelved(ctx, c.spec, c.state.Guest)
+		return errors.Join(err, c.place.noteState(c.state))
 	}
 	if err := c.group.make(wall(c.spec.Limits)); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
@@ -151,12 +162,17 @@ func (c *child) hatch(ctx context.Context, img image) (*machine, error) {
 	if err != nil {
 		return nil, c.fail(ctx, err)
 	}
-	c.ns.Close()
+	c.close()
 	c.d.adopt(m)
 	return m, nil
 }
 
 func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
+	if img.about.Keep == driver.KeepMemory {
+		if err := c.enshell(ctx); err != nil {
+			return nil, err
+		}
+	}
 	end := c.trace.step("clone layer " + string(c.spec.ID))
 	err = cloneFile(c.place.layer(), img.layer)
 	end()
@@ -197,30 +213,18 @@ func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
 // load lets the engine load the memory.
 func (c *child) load(ctx context.Context, img image) error {
 	defer c.trace.step("load " + string(c.spec.ID))()
-	c.state.Secret = img.inner.Secret
-	if !c.shell {
-		return c.d.load(ctx, c.place, c.spec, c.group, &c.state, img.engine)
-	}
-	cmd := c.d.command(ctx, c.place, c.group, "restore", "--detach", "--background", "--image-path="+img.engine,
-		"--bundle="+c.place.bundle(), string(c.spec.ID))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return bootError(ctx, fmt.Errorf("%w: %s", err, tail(bytes.TrimSpace(out), 600)), c.place)
-	}
-	return c.state.find(c.place)
+	c.state.Secret, c.state.Process, c.ns = img.inner.Secret, c.shell.process, c.shell.ns
+	return c.shell.load(ctx, img.engine)
 }
 
-// enshell starts the engine ahead of what it is to load.
-func (c *child) enshell(ctx context.Context) error {
-	defer c.trace.step("shell " + string(c.spec.ID))()
-	ctx, cancel := context.WithTimeout(ctx, bootTime)
-	defer cancel()
-	cmd := c.d.command(ctx, c.place, c.group, "create", "--bundle="+c.place.bundle(), "--pid-file="+c.place.pidFile(), string(c.spec.ID))
-	said, err := runPiped(cmd)
-	if err != nil {
-		return bootError(ctx, fmt.Errorf("%w: %s", err, said), c.place)
+// enshell starts the engine ahead of what it is to load, if none waits.
+func (c *child) enshell(ctx context.Context) (err error) {
+	if c.shell != nil {
+		return nil
 	}
-	c.shell = true
-	return nil
+	defer c.trace.step("shell " + string(c.spec.ID))()
+	c.shell, err = c.d.newShell(ctx, c.spec, c.state.Guest)
+	return err
 }
 
 // identify gives the child's guest its own name and secret.

@@ -44,6 +44,19 @@ func (p place) call(id sandbox.ID, method string, arg any) error {
 	return nil
 }
 
+// callCtx is call for as long as ctx lasts. A call that is given up is ended by
+// the end of its engine, which the caller sees to.
+func (p place) callCtx(ctx context.Context, id sandbox.ID, method string, arg any) error {
+	done := make(chan error, 1)
+	go func() { done <- p.call(id, method, arg) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // standing is a machine that stands still. It goes on when this process ends.
 type standing struct {
 	socket net.Conn

@@ -85,9 +85,44 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 		err = errors.Join(err, d.destroy(undo, spec.ID))
 	}()
 	s := state{Version: stateVersion, Guest: filepath.Base(guestImage)}
+	sh, err := d.shelved(ctx, spec, s.Guest)
+	if err != nil {
+		return nil, err
+	}
+	if sh != nil {
+		defer sh.close()
+		return d.begin(ctx, sh, spec, s)
+	}
 	return d.launch(spec, s, func(g *group, s *state) error {
 		return d.boot(ctx, p, spec, g, s)
 	})
+}
+
+// begin makes an engine that waits a machine with a new guest.
+func (d *Driver) begin(ctx context.Context, sh *shell, spec driver.Spec, s state) (*machine, error) {
+	rand.Read(s.Secret[:])
+	s.Process = sh.process
+	if err := sh.place.noteState(s); err != nil {
+		return nil, err
+	}
+	if err := sh.start(ctx, spec, s.Secret); err != nil {
+		return nil, err
+	}
+	return d.settle(sh, spec, s)
+}
+
+// settle attaches to an engine whose guest runs.
+func (d *Driver) settle(sh *shell, spec driver.Spec, s state) (*machine, error) {
+	m, err := d.attach(spec.ID, s, sh.ns)
+	if err != nil {
+		return nil, err
+	}
+	// Late, since a start within the share would take several times as long.
+	if err := sh.group.setCPU(spec.Limits.CPUMilli); err != nil {
+		m.release()
+		return nil, fmt.Errorf("limit processor time: %w", err)
+	}
+	return m, nil
 }
 
 // launch makes what a machine needs around its engine, lets start start that,
@@ -215,9 +250,9 @@ func (s *state) find(p place) error {
 	return nil
 }
 
-// bootPipe returns the end to read of a pipe that holds the boot document.
-func bootPipe(spec driver.Spec, secret guestapi.Secret) (*os.File, error) {
-	b, err := json.Marshal(guestapi.Boot{
+// bootDocument is what a new guest reads first.
+func bootDocument(spec driver.Spec, secret guestapi.Secret) ([]byte, error) {
+	return json.Marshal(guestapi.Boot{
 		SandboxID:  string(spec.ID),
 		Secret:     secret[:],
 		Listen:     fmt.Sprintf("%s:%d", netgw.GuestAddr, guestapi.Port),
@@ -226,6 +261,11 @@ func bootPipe(spec driver.Spec, secret guestapi.Secret) (*os.File, error) {
 		Drop:       guestOnly,
 		Nameserver: netgw.GatewayAddr.String(),
 	})
+}
+
+// bootPipe returns the end to read of a pipe that holds the boot document.
+func bootPipe(spec driver.Spec, secret guestapi.Secret) (*os.File, error) {
+	b, err := bootDocument(spec, secret)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,9 @@ type Config struct {
 	// whatever it says. It is not made where the disk beneath Dir does as much.
 	Store int64
 
+	// Shells are engines that are started ahead of their machines.
+	Shells Shells
+
 	// Gateway carries the machines' traffic; nil means one of its own, which has no
 	// policies and so lets nothing out.
 	Gateway *netgw.Gateway
@@ -74,6 +77,7 @@ type Driver struct {
 	gateway *netgw.Gateway
 	imageMu sync.Mutex    // one image is made at a time
 	carries chan struct{} // a token for each file that moves
+	shelf   *shelf        // nil: no engine waits
 
 	mu     sync.Mutex
 	held   map[sandbox.ID]*machine // nil value: being made or taken up
@@ -113,8 +117,10 @@ func New(c Config) (*Driver, error) {
 			return nil, fault("open driver", "", err)
 		}
 	}
-	return &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway,
-		carries: make(chan struct{}, carriesAll), held: map[sandbox.ID]*machine{}}, nil
+	d := &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway,
+		carries: make(chan struct{}, carriesAll), held: map[sandbox.ID]*machine{}}
+	d.shelf = newShelf(d, c.Shells)
+	return d, nil
 }
 
 // Class implements driver.Driver.
@@ -122,6 +128,7 @@ func (d *Driver) Class() string { return "gvisor" }
 
 // Close implements driver.Driver.
 func (d *Driver) Close() error {
+	d.shelf.close()
 	d.mu.Lock()
 	d.closed = true
 	var all []*machine

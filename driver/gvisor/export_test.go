@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -83,4 +84,38 @@ func AsOldEngine() (undo func()) {
 	now := carryCall
 	carryCall += "NotYet"
 	return func() { carryCall = now }
+}
+
+// Shells are the process ids of the engines that wait.
+func (d *Driver) Shells() (pids []int) {
+	d.shelf.mu.Lock()
+	defer d.shelf.mu.Unlock()
+	for _, w := range d.shelf.kinds {
+		for _, sh := range w.ready {
+			pids = append(pids, sh.process.PID)
+		}
+	}
+	return pids
+}
+
+// ExpectShell lets an engine start for machines like spec.
+func (d *Driver) ExpectShell(spec driver.Spec) {
+	d.shelf.expect(kindOf(spec, filepath.Base(d.presentGuest())))
+}
+
+// ExpectWake lets an engine start for what was put aside.
+func (d *Driver) ExpectWake(spec driver.Spec, b []byte) error {
+	s, err := readSaved(b)
+	if err == nil {
+		d.shelf.expect(kindOf(spec, s.State.Guest))
+	}
+	return err
+}
+
+// Abandon stops looking after the engines that wait, as the end of the process does.
+func (d *Driver) Abandon() {
+	d.shelf.mu.Lock()
+	d.shelf.kinds = map[kind]*demand{}
+	d.shelf.mu.Unlock()
+	d.shelf.close()
 }

@@ -198,6 +198,9 @@ func (d *Driver) endsOrAnswers(ctx context.Context, id sandbox.ID, s state) (boo
 		if s.Process.PID == 0 || !s.Process.lives() {
 			return false, nil
 		}
+		if d.place(id).callCtx(ctx, id, "containerManager.Ready", nil) == nil {
+			return false, nil // it waits yet for what it is to run
+		}
 		m, err := d.recover(id, s)
 		if errors.Is(err, errGone) {
 			return false, nil
@@ -256,7 +259,7 @@ func commandRuns(p place) bool {
 		if string(args[0]) != runsc.Name || !bytes.Contains(b, []byte(p.dir+"/")) {
 			continue
 		}
-		for _, verb := range []string{"checkpoint", "fscheckpoint", "restore", "run"} {
+		for _, verb := range []string{"checkpoint", "fscheckpoint", "restore", "run", "shell"} {
 			for _, a := range args[1:] {
 				if string(a) == verb {
 					return true

@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 
 // The environment of a process that is to be killed in the midst of a verb.
 const (
-	victimVerb = "BERTH_TEST_VICTIM" // pause, resume, fork or capture
+	victimVerb = "BERTH_TEST_VICTIM" // pause, resume, resume in a shell, fork or capture
 	victimDir  = "BERTH_TEST_VICTIM_DIR"
 	victimID   = "BERTH_TEST_VICTIM_ID"
 )
@@ -26,7 +27,11 @@ func TestVictim(t *testing.T) {
 	if verb == "" {
 		t.Skip("it runs on behalf of another test")
 	}
-	d, err := gvisor.New(gvisor.Config{Dir: os.Getenv(victimDir), Guest: must(t, guestBinary)})
+	c := gvisor.Config{Dir: os.Getenv(victimDir), Guest: must(t, guestBinary)}
+	if verb == "resume in a shell" {
+		c.Shells = gvisor.Shells{Most: 1, Logger: slog.Default()}
+	}
+	d, err := gvisor.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +57,12 @@ func TestVictim(t *testing.T) {
 	}
 	spec := newSpec(t)
 	spec.ID = id
+	if c.Shells.Most > 0 {
+		if err := d.ExpectWake(spec, found.Saved); err != nil {
+			t.Fatal(err)
+		}
+		someShells(t, d, 1)
+	}
 	os.WriteFile(ready, nil, 0o600)
 	_, err = d.Resume(t.Context(), spec, found.Saved)
 	t.Log(err)
@@ -64,8 +75,10 @@ func TestFindAfterAKill(t *testing.T) {
 	if os.Getenv(victimVerb) != "" {
 		t.Skip("this is the victim")
 	}
-	for _, verb := range []string{"pause", "resume"} {
-		for _, after := range []time.Duration{0, 10, 30, 60, 100, 150, 250} {
+	for verb, moments := range map[string][]time.Duration{
+		"pause": {0, 10, 30, 60, 100, 150, 250}, "resume": {0, 30, 60, 100, 150, 250}, "resume in a shell": {0, 4, 10, 20, 60},
+	} {
+		for _, after := range moments {
 			t.Run(verb+" "+(after*time.Millisecond).String(), func(t *testing.T) {
 				findAfterAKill(t, verb, after*time.Millisecond)
 			})
@@ -83,7 +96,7 @@ func findAfterAKill(t *testing.T, verb string, after time.Duration) {
 	}
 	b := client(t, m)
 	b.mustSh(t, "user", "echo kept > ~/file; sleep 10000 > /dev/null 2>&1 & echo $! > ~/pid")
-	if verb == "resume" {
+	if verb != "pause" {
 		if _, err := d.Pause(t.Context(), m, driver.KeepMemory); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +128,9 @@ func findAfterAKill(t *testing.T, verb string, after time.Duration) {
 		t.Errorf("inside: %q", got)
 	}
 	if err := live.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Sweep(t.Context(), nil); err != nil { // an engine that waited
 		t.Fatal(err)
 	}
 	if left := leftovers(again, dir); len(left) > 0 {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,14 +68,16 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 	if l.empty() {
 		return driver.Forks{Each: l.forked}, nil
 	}
-	if f.Pause, err = m.shoot(ctx, &img, trace); err == nil && img.left != nil {
+	// The children come to life while the machine is given back what it ran with.
+	var hatching sync.WaitGroup
+	f.Pause, err = m.shoot(ctx, &img, trace, func() { hatching.Go(func() { l.hatch(ctx, img) }) })
+	if err == nil && img.left != nil {
 		err = m.ifAlive(m.widen(frozen))
 	}
+	hatching.Wait()
 	if err != nil {
-		l.each(func(*child) error { return err })
-		return f, err
+		return f, l.abort(err)
 	}
-	l.hatch(ctx, img)
 	f.Each = l.forked
 	return f, nil
 }
@@ -164,6 +167,19 @@ func (l *litter) hatch(ctx context.Context, img image) {
 		}
 		l.forked[i].Machine = m
 	})
+}
+
+// abort undoes every child, since the machine could not be copied.
+func (l *litter) abort(err error) error {
+	l.each(func(*child) error { return err })
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), undoTime)
+	defer cancel()
+	for _, f := range l.forked {
+		if f.Machine != nil {
+			err = errors.Join(err, f.Machine.Stop(ctx))
+		}
+	}
+	return err
 }
 
 func (l *litter) empty() bool {

@@ -215,13 +215,32 @@ var features = sync.OnceValue(func() []string {
 	return strings.Fields(cpuid.HostFeatureSet().FlagString())
 })
 
+// kind is what the machine's engine was started as.
+func (p place) kind(guest string) (kind, error) {
+	limits, err := p.limits()
+	if err != nil {
+		return kind{}, err
+	}
+	s, err := p.spec()
+	if err != nil {
+		return kind{}, err
+	}
+	return kindOf(driver.Spec{Root: s.Annotations[rootAnnotation], Limits: limits}, guest), nil
+}
+
+// spec is what the machine's engine was told.
+func (p place) spec() (*specs.Spec, error) {
+	b, err := os.ReadFile(filepath.Join(p.bundle(), "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	var s specs.Spec
+	return &s, json.Unmarshal(b, &s)
+}
+
 // limits are those that the machine's engine was started with.
 func (p place) limits() (sandbox.Limits, error) {
-	var s specs.Spec
-	b, err := os.ReadFile(filepath.Join(p.bundle(), "config.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
+	s, err := p.spec()
 	if err != nil {
 		return sandbox.Limits{}, err
 	}

@@ -102,15 +102,19 @@ func (m *machine) leave() (l *left, err error) {
 // link gives the files the names in dir by which the engine opens them.
 func (l *left) link(dir string) error {
 	for i, f := range l.files {
-		name := coldName
-		if i > 0 {
-			name += "." + strconv.Itoa(i)
-		}
-		if err := os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), filepath.Join(dir, name)); err != nil {
+		if err := os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), filepath.Join(dir, coldFile(i))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// coldFile is the name of the i-th file of private memory.
+func coldFile(i int) string {
+	if i == 0 {
+		return coldName
+	}
+	return coldName + "." + strconv.Itoa(i)
 }
 
 // close lets go of the files. What the children have opened stays.

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -70,10 +68,20 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	if err := m.end(ctx); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
 	}
+	if keep == driver.KeepMemory {
+		m.expectWake()
+	}
 	if err := errors.Join(removeAll(m.place.stateNote()), m.place.sync()); err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
 	}
 	return b, nil
+}
+
+// expectWake lets an engine start for the time when m is taken up again.
+func (m *machine) expectWake() {
+	if k, err := m.place.kind(m.state.Guest); err == nil {
+		m.driver.shelf.expect(k)
+	} // else it starts when it is wanted
 }
 
 // room refuses a save to a folder whose disk has no room for it, before it has
@@ -199,12 +207,7 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	m, err := d.launch(spec, s.State, func(g *group, st *state) error {
-		if s.Keep == driver.KeepDisk {
-			return d.reboot(ctx, p, spec, g, st)
-		}
-		return d.load(ctx, p, spec, g, st, p.saved())
-	})
+	m, err := d.wake(ctx, spec, s)
 	if err != nil {
 		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx), removeAll(p.stateNote(), p.resumingNote()))
 	}
@@ -214,51 +217,27 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 	return m, nil
 }
 
-// reboot starts the present guest on the disk that was kept.
-func (d *Driver) reboot(ctx context.Context, p place, spec driver.Spec, g *group, s *state) error {
-	return d.boot(ctx, p, spec, g, s, "--fs-restore-image-path="+p.saved())
-}
-
-// load lets the engine load the memory that was kept in a folder. It returns when
-// the machine runs, with most of its pages still on the disk.
-func (d *Driver) load(ctx context.Context, p place, spec driver.Spec, g *group, s *state, kept string) error {
-	unborn := *s
-	unborn.Process = process{}
-	if err := p.noteState(unborn); err != nil {
-		return err
+// wake makes a machine of what was put aside.
+func (d *Driver) wake(ctx context.Context, spec driver.Spec, s saved) (*machine, error) {
+	p := d.place(spec.ID)
+	if s.Keep == driver.KeepDisk { // the present guest on the disk that was kept
+		return d.launch(spec, s.State, func(g *group, st *state) error {
+			return d.boot(ctx, p, spec, g, st, "--fs-restore-image-path="+p.saved())
+		})
 	}
-	said, err := runPiped(d.command(ctx, p, g, "restore", "--detach", "--background", "--image-path="+kept,
-		"--bundle="+p.bundle(), "--pid-file="+p.pidFile(), string(spec.ID)))
-	if err != nil {
-		err = bootError(ctx, fmt.Errorf("%w: %s", err, said), p)
-		return &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
-	}
-	return s.find(p)
-}
-
-// runPiped runs a command of the engine that gives its standard streams to the
-// guest: pipes, as they were when that was saved. Nothing is said on them any
-// more. It returns what the command said.
-func runPiped(cmd *exec.Cmd) (said []byte, err error) {
-	in, inside, err := os.Pipe()
+	sh, err := d.shellFor(ctx, spec, s.State.Guest)
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	inside.Close()
-	out, outside, err := os.Pipe()
-	if err != nil {
+	defer sh.close()
+	s.State.Process = sh.process
+	if err := p.noteState(s.State); err != nil {
 		return nil, err
 	}
-	defer out.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, outside, outside
-	err = cmd.Run()
-	outside.Close()
-	if err != nil {
-		out.SetReadDeadline(time.Now()) // the guest may hold the other end
-		said, _ = io.ReadAll(io.LimitReader(out, 600))
+	if err := sh.load(ctx, p.saved()); err != nil {
+		return nil, &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
 	}
-	return bytes.TrimSpace(said), err
+	return d.settle(sh, spec, s.State)
 }
 
 // Discard implements driver.Pauser.

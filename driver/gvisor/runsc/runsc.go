@@ -51,6 +51,7 @@ func run() {
 	cli.Run(nil, map[util.SubCommand]string{
 		new(cmd.Run):          "",
 		new(cmd.Create):       "",
+		new(shell):            "",
 		new(cmd.Start):        "",
 		new(cmd.Delete):       "",
 		new(cmd.Kill):         "",
