@@ -80,7 +80,7 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	if sandbox.KindOf(err) == sandbox.NotFound && sandbox.CheckName(ref) == nil {
 		t, err = d.engine.Template(ctx, ref) // one of the server's own
 	}
-	if sandbox.KindOf(err) == sandbox.NotFound && name == ownTemplate {
+	if name == ownTemplate && (sandbox.KindOf(err) == sandbox.NotFound || err == nil && d.stale(ctx, &t)) {
 		t, err = d.buildOwnImage(ctx)
 	}
 	if sandbox.KindOf(err) == sandbox.NotFound {
@@ -90,6 +90,17 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 		return nil, err
 	}
 	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy, sized: t.Limits != nil}, nil
+}
+
+// stale reports whether the template that stands for the vendor's image was made of
+// one that is another by now.
+func (d *Dialect) stale(ctx context.Context, t *sandbox.Template) bool {
+	req, err := OwnImage(ctx, d.engine.Template)
+	if err != nil || !strings.HasPrefix(t.Source, "template:") {
+		return false // somebody has made one of their own
+	}
+	from, err := d.engine.Template(ctx, strings.TrimPrefix(req.From, "template:"))
+	return err == nil && from.Digest != t.Digest
 }
 
 // buildOwnImage makes the template that stands for the vendor's image.
