@@ -1,9 +1,12 @@
 package cloudflare
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path"
 	"strconv"
@@ -43,9 +46,9 @@ func (b *box) backupDir(ctx context.Context, session, dir string) (string, error
 // the code given.
 func (b *box) tool(ctx context.Context, c code, dir string, argv ...string) (output, error) {
 	events, err := b.begin(ctx, sandbox.Command{Argv: argv, User: user, Timeout: backupTime, Lossless: true}, "/")
-	if noFolder(err) {
+	if noProgram(err) {
 		return output{}, &fault{code: c, text: argv[0] + " is not there", context: map[string]any{"dir": dir},
-			err: &sandbox.Error{Kind: sandbox.Unsupported, Err: errors.New("no " + argv[0]), Hint: "take a template that has squashfs-tools and curl"}}
+			err: &sandbox.Error{Kind: sandbox.Unsupported, Err: errNoTool, Hint: "take a template that has squashfs-tools and curl"}}
 	} else if err != nil {
 		return output{}, err
 	}
@@ -81,19 +84,21 @@ func (b *box) createArchive(ctx context.Context, r archiveRequest) (any, error) 
 	if _, err := b.engine.MakeDir(ctx, b.id, path.Dir(archive), 0o700, user, true); err != nil {
 		return nil, err
 	}
-	excludes := wildcards(r.Excludes)
+	var ignored []string
 	if r.Gitignore {
-		ignored, err := b.ignored(ctx, dir)
-		if err != nil {
+		if ignored, err = b.ignored(ctx, dir); err != nil {
 			return nil, err
 		}
-		excludes = append(excludes, ignored...)
 	}
 	argv := append([]string{"mksquashfs", dir, archive, "-noappend", "-no-progress", "-quiet"}, pack...)
-	if len(excludes) > 0 {
+	if excludes := append(wildcards(r.Excludes), ignored...); len(excludes) > 0 {
 		argv = append(append(argv, "-wildcards", "-e"), excludes...)
 	}
-	if _, err := b.tool(ctx, backupFailed, dir, argv...); err != nil {
+	_, err = b.tool(ctx, backupFailed, dir, argv...)
+	if errors.Is(err, errNoTool) {
+		err = b.packTar(ctx, dir, archive, append(r.Excludes, ignored...))
+	}
+	if err != nil {
 		return nil, err
 	}
 	fi, err := b.engine.Stat(ctx, b.id, archive, true)
@@ -101,6 +106,27 @@ func (b *box) createArchive(ctx context.Context, r archiveRequest) (any, error) 
 		return nil, err
 	}
 	return archiveAnswer{Success: true, SizeBytes: fi.Size, ArchivePath: archive}, nil
+}
+
+// errNoTool is of images without the packer.
+var errNoTool = errors.New("the program is not there")
+
+// packTar packs a folder where the image has no packer. Only restoreArchive reads
+// what it makes.
+func (b *box) packTar(ctx context.Context, dir, archive string, excludes []string) error {
+	body, err := b.engine.Archive(ctx, b.id, dir, sandbox.ArchiveOptions{Gzip: true, Excludes: excludes})
+	if err != nil {
+		return backupFault(backupFailed, dir, err)
+	}
+	_, err = b.engine.WriteFile(ctx, b.id, archive, sandbox.WriteOptions{User: user, Mode: 0o600}, body)
+	return backupFault(backupFailed, dir, errors.Join(err, body.Close()))
+}
+
+func backupFault(c code, dir string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fault{code: c, text: err.Error(), context: map[string]any{"dir": dir}, err: err}
 }
 
 // options are the packer's.
@@ -162,19 +188,20 @@ func (b *box) ignored(ctx context.Context, dir string) ([]string, error) {
 // literal makes a pattern that fits a name alone.
 var literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// restore replaces what a folder holds by what an archive holds, once all of that is
-// there. The folder itself stays, for who works in it.
-const restore = `set -e
-new=$(mktemp -d -- "$1.restore-XXXXXX")
-trap 'rm -rf -- "$new"' EXIT
-unsquashfs -n -q -f -d "$new/all" "$2" >/dev/null
+// swap replaces what a folder holds by what another holds, which goes. The folder
+// itself stays, for who works in it.
+const swap = `set -e
 mkdir -p -- "$1"
 find "$1" -mindepth 1 -delete
-find "$new/all" -mindepth 1 -maxdepth 1 -exec mv -t "$1" -- {} +
-chmod --reference="$new/all" -- "$1"`
+find "$2" -mindepth 1 -maxdepth 1 -exec mv -t "$1" -- {} +
+chmod --reference="$2" -- "$1"
+rmdir -- "$2"`
 
-// restoreArchive unpacks an archive into a folder. It stays when the sandbox sleeps:
-// nothing is mounted.
+// squashed is how an archive of the packer's begins.
+const squashed = "hsqs"
+
+// restoreArchive replaces what a folder holds by what an archive holds, once all of
+// that is there. It stays when the sandbox sleeps: nothing is mounted.
 func (b *box) restoreArchive(ctx context.Context, r archiveRequest) (any, error) {
 	dir, err := b.backupDir(ctx, r.SessionID, r.Dir)
 	if err != nil {
@@ -184,16 +211,42 @@ func (b *box) restoreArchive(ctx context.Context, r archiveRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.engine.Stat(ctx, b.id, archive, true); err != nil {
+	body, _, err := b.engine.ReadFile(ctx, b.id, archive, sandbox.ReadRange{})
+	if err != nil {
 		return nil, &fault{code: backupNotFound, text: "no archive " + archive, context: map[string]any{"backupId": strings.TrimSuffix(path.Base(archive), ".sqsh")}, err: err}
 	}
-	if _, err := b.engine.MakeDir(ctx, b.id, path.Dir(dir), 0o755, user, true); err != nil {
-		return nil, err
+	defer body.Close()
+	fresh := dir + ".restore-" + strings.ToLower(rand.Text()[:10])
+	if _, err := b.engine.MakeDir(ctx, b.id, fresh, 0o755, user, true); err != nil {
+		return nil, backupFault(restoreFailed, dir, err)
 	}
-	if _, err := b.tool(ctx, restoreFailed, dir, "bash", "-c", restore, "bash", dir, archive); err != nil {
+	err = b.unpack(ctx, dir, fresh, archive, body)
+	if err == nil {
+		_, err = b.tool(ctx, restoreFailed, dir, "bash", "-c", swap, "bash", dir, fresh)
+	}
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if rerr := b.engine.RemoveFile(undo, b.id, fresh, true); rerr != nil && sandbox.KindOf(rerr) != sandbox.NotFound {
+			b.log.Warn("a half restored folder stays", "sandbox", b.id, "error", rerr)
+		}
 		return nil, err
 	}
 	return restoreAnswer{Success: true, Dir: dir}, nil
+}
+
+// unpack unpacks an archive, whose bytes body gives, into a new folder.
+func (b *box) unpack(ctx context.Context, dir, fresh, archive string, body io.Reader) error {
+	head := make([]byte, len(squashed))
+	if _, err := io.ReadFull(body, head); err != nil {
+		return backupFault(restoreFailed, dir, err)
+	}
+	if string(head) == squashed {
+		_, err := b.tool(ctx, restoreFailed, dir, "unsquashfs", "-n", "-q", "-f", "-d", fresh, archive)
+		return err
+	}
+	_, err := b.engine.Unpack(ctx, b.id, fresh, sandbox.UnpackOptions{User: user, KeepOwner: true}, io.MultiReader(bytes.NewReader(head), body))
+	return backupFault(restoreFailed, dir, err)
 }
 
 // upload sends a part of a file from inside the sandbox, within its policy, and

@@ -61,6 +61,8 @@ type Engine interface {
 	ReadFile(ctx context.Context, id, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
 	WriteFile(ctx context.Context, id, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
 	Watch(ctx context.Context, id string, r sandbox.WatchRequest) (sandbox.Watch, error)
+	Archive(ctx context.Context, id, path string, o sandbox.ArchiveOptions) (io.ReadCloser, error)
+	Unpack(ctx context.Context, id, path string, o sandbox.UnpackOptions, body io.Reader) (sandbox.Unpacked, error)
 
 	CreateCodeContext(ctx context.Context, id string, o sandbox.CodeOptions) (sandbox.CodeContext, error)
 	CodeContexts(ctx context.Context, id string) ([]sandbox.CodeContext, error)

@@ -324,3 +324,15 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 }
+
+// TestNoWorkspace works in images that have no workspace.
+func TestNoWorkspace(t *testing.T) {
+	b := newBox(t)
+	b.must(t, "POST", "/api/execute", object{"command": "mkdir -p $HOME/../../root; rmdir $OLDPWD $PWD; true", "sessionId": "first"})
+	if v := b.exec(t, "second", "basename $PWD"); v["stdout"] != "root" {
+		t.Errorf("%v", v)
+	}
+	if v := b.exec(t, "__DISABLE_SESSION__", "basename $PWD"); v["stdout"] != "root" {
+		t.Errorf("%v", v)
+	}
+}

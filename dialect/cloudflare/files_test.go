@@ -112,10 +112,14 @@ func TestFileErrors(t *testing.T) {
 func TestWatch(t *testing.T) {
 	b := newBox(t)
 	b.exec(t, "s", "mkdir -p w/node_modules; echo 1 > w/f; cd w")
-	ready := make(chan struct{})
+	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		<-ready
-		b.exec(t, "s", "echo > node_modules/no; echo > one; mv one two; rm two; touch last")
+		defer close(done)
+		select {
+		case <-ready:
+			b.exec(t, "s", "echo > node_modules/no; echo > one; mv one two; rm two; touch last")
+		case <-t.Context().Done():
+		}
 	}()
 	var all []string
 	b.events(t, "POST", "/api/watch", object{"path": ".", "sessionId": "s"}, func(e object) bool {
@@ -128,6 +132,7 @@ func TestWatch(t *testing.T) {
 		all = append(all, e["eventType"].(string)+" "+name)
 		return name == "last"
 	})
+	<-done
 	if got := strings.Join(all, ", "); strings.Contains(got, "no,") || !strings.Contains(got, "create last") {
 		t.Error(got)
 	}

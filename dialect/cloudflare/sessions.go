@@ -55,10 +55,15 @@ func (b *box) open(ctx context.Context, session, cwd string, env map[string]stri
 	return o.Name, created, err
 }
 
-// noFolder reports whether something could not begin because its folder, or its
-// program, is not there.
+// noFolder reports whether something could not begin because its folder is not there.
 func noFolder(err error) bool {
-	return sandbox.KindOf(err) == sandbox.NotFound && strings.HasSuffix(err.Error(), "no such file or directory")
+	return sandbox.KindOf(err) == sandbox.NotFound && strings.Contains(err.Error(), "to start in")
+}
+
+// noProgram reports whether something could not begin because its program is not
+// there.
+func noProgram(err error) bool {
+	return sandbox.KindOf(err) == sandbox.NotFound && strings.Contains(err.Error(), "program ") && strings.HasSuffix(err.Error(), "not found")
 }
 
 // inSession runs a command in a session's shell. One that is not there is made.

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 
-import { client, leave, refused, rpc, terminal } from './setup.mjs'
+import { client, events, leave, refused, rpc, terminal } from './setup.mjs'
 
 /** A terminal's WebSocket that remembers what it was sent. */
 async function attach(session) {
@@ -81,6 +81,45 @@ describe('archives', { timeout: 120_000 }, () => {
     await refused('BACKUP_NOT_FOUND', () => c.backup.restoreArchive('/workspace', '/var/backups/none.sqsh', 's'))
     await refused('BACKUP_CREATE_FAILED', () => c.backup.createArchive('/workspace/none', '/var/backups/x.sqsh', 's'))
     await refused('VALIDATION_FAILED', () => c.backup.uploadParts({ archivePath: '/x', parts: [{ partNumber: 1, url: 'file:///etc/passwd', offset: 0, size: 1 }] }, 's'))
+  })
+})
+
+describe('archives that go and come', { timeout: 120_000 }, () => {
+  const S = 'archives'
+  const c = client('http')
+  const kept = '/workspace/kept'
+  const archive = '/var/backups/one.sqsh'
+
+  test('all but what is left out comes back', async () => {
+    await c.commands.execute(`mkdir -p ${kept}/sub ${kept}/node_modules ${kept}/.git; cd ${kept}; echo 1 > a; echo 2 > sub/b.log; echo 3 > sub/c; ln -s a link; chmod 700 sub; echo 4 > node_modules/no`, S)
+    const made = await c.backup.createArchive(kept, archive, S, { excludes: ['node_modules', '*.log'], compression: { format: 'gzip' } })
+    assert.equal(made.success, true)
+    assert.equal((await c.commands.execute(`stat -c %s ${archive}`, S)).stdout, String(made.sizeBytes))
+    await c.commands.execute('rm -rf sub; echo changed > a; echo new > new', S)
+    const back = await c.backup.restoreArchive(kept, archive, S)
+    assert.deepEqual([back.success, back.dir], [true, kept])
+    const seen = await c.commands.execute('pwd; ls -A | sort | tr "\\n" " "; cat a; readlink link; ls sub; stat -c %a sub', S)
+    assert.equal(seen.stdout, `${kept}\n.git a link sub 1\na\nc\n700`)
+  })
+
+  test('its parts are sent from inside', async () => {
+    await c.files.writeFile('/tmp/put.py', `
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        open("/tmp/part" + self.path[1], "wb").write(body)
+        self.send_response(200); self.send_header("ETag", '"e%s"' % self.path[1]); self.send_header("Content-Length", "0"); self.end_headers()
+http.server.ThreadingHTTPServer(("127.0.0.1", 8199), H).serve_forever()`, S)
+    const server = await c.processes.startProcess('exec python3 /tmp/put.py', S)
+    await events(c.ports.watchPort({ port: 8199, mode: 'tcp', processId: server.processId, interval: 100 }))
+    await c.commands.execute('head -c 3000 /dev/urandom > /tmp/whole', S)
+    const parts = [0, 1, 2].map((i) => ({ partNumber: i + 1, url: `http://127.0.0.1:8199/${i}?X-Signature=a%2Fb`, offset: i * 1000, size: 1000 }))
+    const sent = await c.backup.uploadParts({ archivePath: '/tmp/whole', parts }, S)
+    assert.deepEqual(sent.parts, [0, 1, 2].map((i) => ({ partNumber: i + 1, etag: `"e${i}"` })))
+    assert.equal((await c.commands.execute('cat /tmp/part0 /tmp/part1 /tmp/part2 | cmp - /tmp/whole', S)).exitCode, 0)
+    await c.processes.killProcess(server.processId)
+    await refused('BACKUP_CREATE_FAILED', () => c.backup.uploadParts({ archivePath: '/tmp/whole', parts: parts.slice(0, 1) }, S))
   })
 })
 
