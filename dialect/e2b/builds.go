@@ -244,6 +244,9 @@ func (b *buildBody) request(name string) (sandbox.BuildRequest, error) {
 	default:
 		req.From = "oci:" + b.FromImage
 	}
+	if req.Ready != "" && req.Start == "" {
+		req.Start = ":" // it is asked all the same
+	}
 	at := &buildPlace{user: "", dir: defaultDir}
 	for i, s := range b.Steps {
 		step, err := at.step(s)

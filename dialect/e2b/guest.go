@@ -102,11 +102,31 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 }
 
 // answers reports whether a sandbox that runs is not about to end: clients whose
-// stream broke ask at once, and what they are told is why.
+// stream broke ask at once, and what they are told is why. One that ends is waited
+// for, so that whoever is told so finds it gone.
 func (d *Dialect) answers(ctx context.Context, id string) bool {
-	_, err := d.engine.Stat(ctx, id, "/", false)
-	return err == nil
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	for {
+		if _, err := d.engine.Stat(ctx, id, "/", false); err == nil {
+			return true
+		}
+		if s, err := d.reachable(ctx, id); err != nil || s.State != sandbox.Running {
+			return false
+		}
+		select {
+		case <-time.After(endPause):
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
+
+// How long the end of a sandbox is waited for, and how often it is looked at.
+const (
+	endTime  = 10 * time.Second
+	endPause = 20 * time.Millisecond
+)
 
 // checkGuest says why a request may not use a sandbox's guest port.
 func (d *Dialect) checkGuest(s *sandbox.Sandbox, r *http.Request) error {

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,7 +29,7 @@ func (d *Dialect) logsFirst(w http.ResponseWriter, r *http.Request) error {
 	}
 	lines := make([]logLine, 0, len(entries))
 	for _, e := range entries {
-		lines = append(lines, logLine{e.Timestamp, e.Message})
+		lines = append(lines, logLine{e.Timestamp, e.line()})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"logs": lines, "logEntries": entries})
 	return nil
@@ -96,6 +97,19 @@ func (d *Dialect) journal(r *http.Request, from time.Time, backward bool) ([]log
 		slices.Reverse(all)
 	}
 	return all[:min(limit, len(all))], nil
+}
+
+// line is an entry as clients of the first version read it: as JSON.
+func (e *logEntry) line() string {
+	all := map[string]string{"logger": "sandbox", "level": e.Level, "message": e.Message}
+	for k, v := range e.Fields {
+		all[k] = v
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // of strings alone
+	}
+	return string(b)
 }
 
 func severity(level string) int {

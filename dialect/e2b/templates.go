@@ -19,12 +19,41 @@ func (d *Dialect) listTemplates(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]templateInfo, 0, len(all))
-	for _, t := range all {
-		out = append(out, templateOf(t))
+	grouped := byName(all)
+	from, limit, err := window(r.URL.Query(), len(grouped))
+	if err != nil {
+		return err
 	}
-	writeJSON(w, http.StatusOK, out)
+	to := min(from+limit, len(grouped))
+	if to < len(grouped) {
+		w.Header().Set("X-Next-Token", strconv.Itoa(to))
+	}
+	writeJSON(w, http.StatusOK, grouped[from:to])
 	return nil
+}
+
+// byName makes one of the tags of a template, which is described as its default tag
+// is, or else as the first.
+func byName(all []sandbox.Template) []templateInfo {
+	out := []templateInfo{}
+	at := map[string]int{}
+	for _, t := range all {
+		one := templateOf(t)
+		name, tag := untag(t.Name)
+		i, seen := at[name]
+		if !seen {
+			at[name] = len(out)
+			out = append(out, one)
+			continue
+		}
+		one.Names, one.BuildCount = append(out[i].Names, one.Names...), out[i].BuildCount+1
+		if tag == defaultTag {
+			out[i] = one
+		} else {
+			out[i].Names, out[i].BuildCount = one.Names, one.BuildCount
+		}
+	}
+	return out
 }
 
 // templatePart serves two routes that a mux cannot tell apart: the tags of a

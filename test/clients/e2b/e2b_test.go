@@ -13,6 +13,7 @@ import (
 // TestPlainHTTP is the way of clients that are told the server's address.
 func TestPlainHTTP(t *testing.T) {
 	s := rig.Start(t)
+	s.CodeTemplate(t)
 	rig.Node(t, ".", []string{
 		"E2B_API_KEY=" + key(s),
 		"E2B_API_URL=" + s.URL + "/e2b",
@@ -31,7 +32,7 @@ func TestByDomain(t *testing.T) {
 		"E2B_DOMAIN=berth.localhost:" + port,
 		"NODE_EXTRA_CA_CERTS=" + filepath.Join(s.Data, "ca.pem"),
 		"NODE_OPTIONS=--import=./resolve.mjs",
-	}, "ports.test.mjs", "files.test.mjs", "commands.test.mjs")
+	}, "ports.test.mjs", "files.test.mjs", "commands.test.mjs", "volumes.test.mjs")
 }
 
 func key(s *rig.Server) string { return "e2b_" + strings.TrimPrefix(s.Key, "berth_") }

@@ -28,6 +28,8 @@ test('several at once', async () => {
   const all = await files.write([{ path: 'many/1', data: 'one' }, { path: 'many/deep/2', data: 'two' }])
   assert.deepEqual(all.map((f) => f.path), ['/home/user/many/1', '/home/user/many/deep/2'])
   assert.equal(await files.read('many/deep/2'), 'two')
+  await files.writeFiles([{ path: 'many/3', data: 'three' }])
+  assert.equal(await files.read('many/3'), 'three')
 })
 
 test('as another user', async () => {
@@ -43,6 +45,13 @@ test('20 MB there and back', async () => {
   for (let i = 0; i < data.length; i += 4099) data[i] = i & 255
   await files.write('big', new Blob([data]))
   assert.equal(Buffer.compare(Buffer.from(await files.read('big', { format: 'bytes' })), Buffer.from(data)), 0)
+})
+
+test('packed on the way', async () => {
+  const text = 'again and again '.repeat(10_000)
+  await files.write('packed', text, { gzip: true })
+  assert.equal(await files.read('packed', { gzip: true }), text)
+  assert.equal((await files.getInfo('packed')).size, text.length)
 })
 
 test('folders', async () => {

@@ -88,6 +88,15 @@ test('without auto-resume a paused one stays so', async () => {
   assert.equal((await sbx.getInfo()).state, 'paused')
 })
 
+test('info in full, and older names of the same', async () => {
+  const sbx = await box()
+  assert.equal((await Sandbox.getFullInfo(sbx.sandboxId)).envdVersion, (await sbx.getInfo()).envdVersion)
+  assert.equal(sbx.commands.supportsStdinClose, true)
+  assert.match(sbx.getMcpUrl(), /^https:\/\/50005-/)
+  await assert.rejects(sbx.getMcpToken())
+  assert.equal(await sbx.betaPause(), true)
+})
+
 test('metrics', async () => {
   const sbx = await box()
   const [m] = await sbx.getMetrics()

@@ -1,0 +1,53 @@
+import { test, after } from 'node:test'
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Sandbox } from 'e2b'
+
+const cli = fileURLToPath(new URL('node_modules/@e2b/cli/dist/index.js', import.meta.url))
+const home = mkdtempSync(join(tmpdir(), 'cli-'))
+
+/** Runs the command line as it is published; the code of a failure comes back too. */
+const e2b = (...args) => new Promise((done) => {
+  const child = execFile(process.execPath, [cli, ...args], { cwd: home, env: { ...process.env, HOME: home, NO_COLOR: '1' }, timeout: 120_000, killSignal: 'SIGKILL' },
+    (error, stdout, stderr) => done({ code: error ? error.code : 0, stdout, stderr }))
+  child.stdin.end() // exec passes it on
+})
+
+let id = ''
+after(() => id && Sandbox.kill(id).catch(() => false))
+
+test('the life of a sandbox', async () => {
+  const made = await e2b('sandbox', 'create', 'base', '--detach', '--timeout', '300')
+  assert.equal(made.code, 0, made.stderr)
+  id = /\b[a-z][a-z0-9]{19}\b/.exec(made.stdout + made.stderr)[0]
+  assert.deepEqual(await e2b('sandbox', 'exec', id, 'echo', 'hello'), { code: 0, stdout: 'hello\n', stderr: '' })
+  assert.equal((await e2b('sandbox', 'exec', id, '--', 'sh', '-c', 'exit 3')).code, 3)
+  const [listed, info, logs, metrics] = await Promise.all([e2b('sandbox', 'list', '--format', 'json'), e2b('sandbox', 'info', id, '--format', 'json'),
+    e2b('sandbox', 'logs', id, '--format', 'json'), e2b('sandbox', 'metrics', id, '--format', 'json')])
+  assert.ok(JSON.parse(listed.stdout).some((s) => s.sandboxId === id))
+  assert.equal(JSON.parse(info.stdout).state, 'running')
+  assert.match(logs.stdout, /sandbox is running/)
+  assert.match(metrics.stdout, /memTotal|mem/i)
+  assert.match((await e2b('sandbox', 'pause', id)).stdout, /has been paused/)
+  assert.match((await e2b('sandbox', 'resume', id)).stdout, /has been resumed/)
+  assert.match((await e2b('sandbox', 'kill', id)).stdout, /has been killed/)
+})
+
+test('the life of a template', async () => {
+  const name = 'cli-' + Date.now()
+  writeFileSync(join(home, 'e2b.Dockerfile'), 'FROM e2bdev/base\nRUN echo made > /made\n')
+  const made = await e2b('template', 'create', name, '--memory-mb', '512', '--cpu-count', '1')
+  assert.equal(made.code, 0, made.stdout + made.stderr)
+  const sbx = await Sandbox.create(name)
+  assert.equal(await sbx.files.read('/made'), 'made\n')
+  await sbx.kill()
+  const [listed, published, hidden] = await Promise.all([e2b('template', 'list', '--format', 'json'), e2b('template', 'publish', name, '-y'), e2b('template', 'unpublish', name, '-y')])
+  assert.ok(JSON.parse(listed.stdout).some((t) => t.templateID === name && t.memoryMB === 512))
+  assert.match(published.stdout, /Published as/)
+  assert.match(hidden.stdout + hidden.stderr, /all of its accounts/)
+  assert.equal((await e2b('template', 'delete', name, '-y')).code, 0)
+})
