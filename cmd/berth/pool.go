@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 
-	"github.com/berth-dev/berth/driver/gvisor"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -31,13 +29,6 @@ func poolOf(f *serveFlags) engine.PoolConfig {
 		}
 	}
 	return c
-}
-
-// shellsOf is how many engines wait for forks, wakes and creates. One costs some
-// 12 MiB.
-func shellsOf(f *serveFlags, log *slog.Logger) gvisor.Shells {
-	pool := poolOf(f)
-	return gvisor.Shells{Most: shellsEach * pool.Ceiling, Available: pool.Available, Reserve: pool.Reserve, Logger: log}
 }
 
 // hostMemory is what the host has and what it can still give, in bytes.

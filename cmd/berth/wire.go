@@ -280,6 +280,13 @@ func checkClass(class string) error {
 	return usage("take gvisor", "%q is no isolation class", class)
 }
 
+// shellsOf is how many engines wait for forks, wakes and creates. One costs some
+// 12 MiB.
+func shellsOf(f *serveFlags, log *slog.Logger) gvisor.Shells {
+	pool := poolOf(f)
+	return gvisor.Shells{Most: shellsEach * pool.Ceiling, Available: pool.Available, Reserve: pool.Reserve, Logger: log}
+}
+
 // openDriver makes the driver of a class that checkClass has let pass.
 func openDriver(class, dir string, gateway *netgw.Gateway, store int64, shells gvisor.Shells) (driver.Driver, error) {
 	if class == "fake" {
