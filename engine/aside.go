@@ -73,6 +73,9 @@ func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) (err erro
 	}
 	if err == nil {
 		l.part(p.to)
+		if p.to == sandbox.Paused {
+			l.loosen(ctx)
+		}
 		err = e.save(ctx, s, l, d, p)
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ func (e *Engine) Attach(ctx context.Context, id, process string, from sandbox.Of
 	if from.Stdout < 0 || from.Stderr < 0 {
 		return nil, sandbox.Errorf(op, sandbox.Invalid, "the offsets %d and %d must not be negative", from.Stdout, from.Stderr)
 	}
-	return e.streaming(ctx, op, id, sandbox.ActivityStream, func(_ *stored, l *live) (sandbox.Events, error) {
+	return e.streaming(ctx, op, id, sandbox.ActivityStream, false, func(_ *stored, l *live) (sandbox.Events, error) {
 		return l.guest.Attach(ctx, process, from)
 	})
 }

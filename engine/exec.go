@@ -9,7 +9,8 @@ import (
 
 // Exec starts a process and streams what it does; the first event is Started.
 // The stream lives no longer than ctx, and the process no longer than the
-// stream unless cmd.Detach is set.
+// stream unless cmd.Detach is set. A pause ends neither: the stream goes on when the
+// sandbox runs again.
 //
 // The process gets the template's environment, then the sandbox's, then the
 // command's; a later one counts. User and directory fall back to the template's.
@@ -23,7 +24,7 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sand
 	if cmd.Detach {
 		activity = sandbox.ActivityStream
 	}
-	events, err := e.streaming(ctx, op, id, activity, func(s *stored, l *live) (sandbox.Events, error) {
+	events, err := e.streaming(ctx, op, id, activity, !cmd.Detach, func(s *stored, l *live) (sandbox.Events, error) {
 		t.stage("wake")
 		whole, err := s.complete(cmd)
 		if err != nil {

@@ -59,7 +59,7 @@ func (e *Engine) RunInSession(ctx context.Context, id, session string, cmd sandb
 	if cmd.Detach {
 		activity = sandbox.ActivityStream
 	}
-	return e.streaming(ctx, op, id, activity, func(_ *stored, l *live) (sandbox.Events, error) {
+	return e.streaming(ctx, op, id, activity, !cmd.Detach, func(_ *stored, l *live) (sandbox.Events, error) {
 		return l.guest.RunInSession(ctx, session, cmd)
 	})
 }

@@ -100,6 +100,13 @@ func (u *uses) open() {
 	u.shut, u.calm = false, nil
 }
 
+// carries reports whether somebody follows what a process does.
+func (u *uses) carries() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.counts[sandbox.ActivityExec] > 0 || u.counts[sandbox.ActivityStream] > 0
+}
+
 // busy reports whether there is any activity that p counts. The caller holds
 // u.mu.
 func (u *uses) busy(p *sandbox.Idle) bool {

@@ -91,6 +91,14 @@ func (g *Guest) part(p *process) {
 	}
 }
 
+// loosen lets all that runs outlive its stream.
+func (g *Guest) loosen() {
+	g.procs.loosen()
+	for _, r := range g.kernels.Live() {
+		r.Loosen()
+	}
+}
+
 // loosen lets every command outlive its stream.
 func (t *table) loosen() {
 	t.mu.Lock()
@@ -117,6 +125,9 @@ func (s *identityService) Hold(_ context.Context, r *connect.Request[guestv1.Hol
 	if r.Msg.Ms < 0 || d > maxHold || d < 0 {
 		return nil, refuse(invalid, "", "a hold of %d ms lies outside of 0 to %d", r.Msg.Ms, maxHold.Milliseconds())
 	}
+	if r.Msg.Loosen {
+		s.loosen()
+	}
 	s.self.hold(d)
 	return answer(&guestv1.HoldResponse{}, nil)
 }
@@ -134,10 +145,7 @@ func (s *identityService) Identify(ctx context.Context, r *connect.Request[guest
 	s.self.id = r.Msg.SandboxId
 	s.self.mu.Unlock()
 	// In this order: a stream that the door breaks finds its command loose.
-	s.procs.loosen()
-	for _, r := range s.kernels.Live() {
-		r.Loosen()
-	}
+	s.loosen()
 	s.self.hold(0)
 	own, _ := ctx.Value(connKey{}).(net.Conn)
 	s.entrance.change(guestapi.Secret(r.Msg.Secret), own)

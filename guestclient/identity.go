@@ -16,6 +16,12 @@ func (c *Client) Hold(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// Loosen lets what runs now outlive its streams, however those end.
+func (c *Client) Loosen(ctx context.Context) error {
+	_, err := call(ctx, "loosen the guest's streams", c.self.Hold, &guestv1.HoldRequest{Loosen: true})
+	return err
+}
+
 // Identify makes a copied guest that of another sandbox. What ran goes on; every
 // connection but this client's is closed, and new ones need the new secret. The
 // client is of no use after that.

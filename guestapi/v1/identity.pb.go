@@ -25,7 +25,8 @@ const (
 
 type HoldRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ms            int64                  `protobuf:"varint,1,opt,name=ms,proto3" json:"ms,omitempty"` // at most 600,000; 0 ends it
+	Ms            int64                  `protobuf:"varint,1,opt,name=ms,proto3" json:"ms,omitempty"`         // at most 600,000; 0 ends it
+	Loosen        bool                   `protobuf:"varint,2,opt,name=loosen,proto3" json:"loosen,omitempty"` // what runs now outlives its stream however that ends
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -65,6 +66,13 @@ func (x *HoldRequest) GetMs() int64 {
 		return x.Ms
 	}
 	return 0
+}
+
+func (x *HoldRequest) GetLoosen() bool {
+	if x != nil {
+		return x.Loosen
+	}
+	return false
 }
 
 type HoldResponse struct {
@@ -203,9 +211,10 @@ var File_v1_identity_proto protoreflect.FileDescriptor
 
 const file_v1_identity_proto_rawDesc = "" +
 	"\n" +
-	"\x11v1/identity.proto\x12\x0eberth.guest.v1\"\x1d\n" +
+	"\x11v1/identity.proto\x12\x0eberth.guest.v1\"5\n" +
 	"\vHoldRequest\x12\x0e\n" +
-	"\x02ms\x18\x01 \x01(\x03R\x02ms\"\x0e\n" +
+	"\x02ms\x18\x01 \x01(\x03R\x02ms\x12\x16\n" +
+	"\x06loosen\x18\x02 \x01(\bR\x06loosen\"\x0e\n" +
 	"\fHoldResponse\"d\n" +
 	"\x0fIdentifyRequest\x12\x1d\n" +
 	"\n" +
