@@ -136,7 +136,7 @@ func (s *Server) tail() string {
 // which never change.
 const linkLeast = 4 << 20
 
-// LinkTree makes dst a copy of the directory src.
+// LinkTree makes dst a copy of the directory src, but for what is in its folder work.
 func LinkTree(src, dst string) error {
 	return filepath.WalkDir(src, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -152,6 +152,11 @@ func LinkTree(src, dst string) error {
 		}
 		to := filepath.Join(dst, rel)
 		switch {
+		case entry.IsDir() && rel == "work": // builds under way, of another server
+			if err := os.MkdirAll(to, info.Mode().Perm()); err != nil {
+				return err
+			}
+			return fs.SkipDir
 		case entry.IsDir():
 			return os.MkdirAll(to, info.Mode().Perm())
 		case !info.Mode().IsRegular():
