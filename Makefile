@@ -69,10 +69,10 @@ race: engine $(GUEST) $(S3SERVER) $(GOTESTSUM)
 
 # What the race detector cannot reach, real gVisor among it, on real templates.
 real: deps build $(S3SERVER) $(GOTESTSUM)
-	@mkdir -p $(TEST_DATA)
+	test/templates.sh bin/berth $(TEST_DATA)
 	@rm -f $(UNSTEADY).$@
 	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth $(RUN_TESTS) \
-		--packages='. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...' -- -timeout 30m -p 1
+		--packages='. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...' -- -timeout 30m -p 2
 
 test: deps build vet race real
 	@for f in $(UNSTEADY).*; do ! test -s "$$f" || { echo "NOT STEADY, passed at the second try alone:"; cat "$$f"; }; done
