@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +25,8 @@ var measures = []struct {
 	{"aside", aside},
 	{"fork", fork},
 	{"files", files},
+	{"preview", preview},
+	{"inject", inject},
 	{"layer", layer},
 	{"many", many},
 	{"cycles", cycles},
@@ -165,49 +166,6 @@ func memory(ctx context.Context, s *server) (rows []row, err error) {
 	})
 	return rows, err
 }
-
-const fileSize = 256 << 20
-
-// files compares bodies through the API with the same bytes through cat inside.
-func files(ctx context.Context, s *server) (rows []row, err error) {
-	err = s.with(ctx, func(id string) error {
-		var up, down, cat []float64
-		for range 3 {
-			begin := time.Now()
-			if _, err := s.WriteFile(ctx, id, "/workspace/a", sandbox.WriteOptions{}, io.LimitReader(zeros{}, fileSize)); err != nil {
-				return err
-			}
-			up = append(up, rate(begin))
-			begin = time.Now()
-			body, _, err := s.ReadFile(ctx, id, "/workspace/a", sandbox.ReadRange{})
-			if err != nil {
-				return err
-			}
-			n, err := io.Copy(io.Discard, body)
-			body.Close()
-			if err != nil || n != fileSize {
-				return fmt.Errorf("read %d bytes: %w", n, err)
-			}
-			down = append(down, rate(begin))
-			begin = time.Now()
-			if _, err := s.run(ctx, id, "sh", "-c", "cat /workspace/a > /workspace/b && rm /workspace/b"); err != nil {
-				return err
-			}
-			cat = append(cat, rate(begin))
-		}
-		a, b, c := median("upload of 256 MiB", "MB/s", up), median("download of 256 MiB", "MB/s", down), median("  cat inside, the same bytes", "MB/s", cat)
-		a.Target, b.Target = "≥ 70 % of cat", "≥ 70 % of cat"
-		rows = []row{a, b, c}
-		return nil
-	})
-	return rows, err
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-func rate(since time.Time) float64 { return fileSize / 1e6 / time.Since(since).Seconds() }
 
 // layer compares the writable layer, on disk, with memory.
 func layer(ctx context.Context, s *server) (rows []row, err error) {

@@ -24,6 +24,7 @@ type server struct {
 	*client.Client
 	cmd     *exec.Cmd
 	scratch string // removed at the end; "" keeps the data
+	outside *outside
 }
 
 func startServer(ctx context.Context, berth, data string) (*server, error) {
@@ -41,19 +42,26 @@ func startServer(ctx context.Context, berth, data string) (*server, error) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	s.cmd = exec.Command(berth, "serve", "--data", data, "--listen", addr)
+	if s.outside, err = openOutside(); err != nil {
+		return nil, err
+	}
+	s.cmd = exec.Command(berth, append([]string{"serve", "--data", data, "--listen", addr}, s.outside.flags...)...)
 	s.cmd.Stderr = os.Stderr
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := s.cmd.Start(); err != nil {
+		s.outside.close()
 		return nil, err
 	}
 	go io.Copy(io.Discard, bufio.NewReader(stdout)) // ends with the server
 	if err := s.connect(ctx, "http://"+addr, filepath.Join(data, "admin.key")); err != nil {
 		s.stop()
 		return nil, err
+	}
+	if _, err := s.Template(ctx, sandbox.DefaultTemplate); err == nil {
+		return s, nil // of an earlier run
 	}
 	_, err = s.BuildTemplate(ctx, sandbox.BuildRequest{Name: sandbox.DefaultTemplate, From: "distribution:bookworm"}, func(p sandbox.Progress) {
 		if p.Log == "" {
@@ -88,6 +96,7 @@ func (s *server) connect(ctx context.Context, url, keyFile string) error {
 func (s *server) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	s.cmd.Wait()
+	s.outside.close()
 	if s.scratch != "" {
 		os.RemoveAll(s.scratch)
 	}
