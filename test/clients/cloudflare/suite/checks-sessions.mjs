@@ -54,7 +54,7 @@ export async function sessionMethods(t) {
   const p = await s.startProcess('echo started; sleep 300')
   assert.equal((await s.getProcess(p.id)).id, p.id)
   assert((await s.listProcesses()).some((o) => o.id === p.id))
-  await p.waitForLog('started', 20000)
+  await p.waitForLog('started', 60000)
   assert.match((await s.getProcessLogs(p.id)).stdout, /started/)
   for await (const e of parseSSEStream(await s.streamProcessLogs(p.id))) if (e.type === 'stdout') break
   await s.killProcess(p.id)

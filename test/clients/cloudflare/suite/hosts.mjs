@@ -57,7 +57,7 @@ export async function wrangler() {
     await rm(dir, { recursive: true, force: true })
   }
   const url = new URL(`http://127.0.0.1:${port}/`)
-  for (let i = 0; i < 1800 && child.exitCode === null; i++) {
+  for (let i = 0; i < 3000 && child.exitCode === null; i++) {
     const answer = await fetch(new URL('/used', url)).catch(() => null)
     if (answer?.ok) return { url, close }
     await new Promise((r) => setTimeout(r, 100))
