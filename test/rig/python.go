@@ -44,6 +44,10 @@ func environment(t *testing.T, dir string) string {
 	}
 	kept := filepath.Join(Root(t), ".cache", "python", fmt.Sprintf("%.12x", sha256.Sum256(list)))
 	program, done := filepath.Join(kept, "bin", "python3"), filepath.Join(kept, "done")
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer alone(t, kept+".lock")()
 	if _, err := os.Stat(done); err == nil {
 		return program
 	}

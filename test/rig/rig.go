@@ -37,15 +37,27 @@ func Start(t *testing.T, flags ...string) *Server {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: real sandboxes need root; nothing of gVisor is tested by this run")
 	}
-	dir := t.TempDir()
-	s := &Server{Data: filepath.Join(dir, "data"), log: filepath.Join(dir, "server.log")}
-	if kept := os.Getenv("BERTH_TEST_DATA"); kept != "" {
-		if _, err := os.Stat(filepath.Join(kept, "templates", "base.json")); err == nil {
-			if err := LinkTree(filepath.Join(kept, "templates"), filepath.Join(s.Data, "templates")); err != nil {
-				t.Fatal(err)
-			}
-		}
+	data := filepath.Join(t.TempDir(), "data")
+	Templates(t, filepath.Join(data, "templates"))
+	return StartIn(t, data, flags...)
+}
+
+// Templates puts those that were made before into a folder, if there are any.
+func Templates(t *testing.T, dir string) {
+	t.Helper()
+	kept := filepath.Join(os.Getenv("BERTH_TEST_DATA"), "templates")
+	if _, err := os.Stat(filepath.Join(kept, "base.json")); err != nil {
+		return
 	}
+	if err := LinkTree(kept, dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StartIn is Start in a data directory of the test's, on any driver.
+func StartIn(t *testing.T, data string, flags ...string) *Server {
+	t.Helper()
+	s := &Server{Data: data, log: filepath.Join(t.TempDir(), "server.log")}
 	if err := s.start(Binary(t), flags); err != nil {
 		t.Fatalf("%v\n%s", err, s.tail())
 	}
@@ -194,11 +206,12 @@ func Packages(t *testing.T, dir string) string {
 	name := fmt.Sprintf("%.12x", sha256.Sum256(lock))
 	kept := filepath.Join(Root(t), ".cache", "npm", name)
 	done := filepath.Join(kept, "done")
-	if _, err := os.Stat(done); err == nil {
-		return kept
-	}
 	if err := os.MkdirAll(kept, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	defer alone(t, kept+".lock")()
+	if _, err := os.Stat(done); err == nil {
+		return kept
 	}
 	for _, file := range []string{"package.json", "package-lock.json"} {
 		b, err := os.ReadFile(filepath.Join(dir, file))
