@@ -81,7 +81,7 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 		t, err = d.engine.Template(ctx, ref) // one of the server's own
 	}
 	if name == ownTemplate && (sandbox.KindOf(err) == sandbox.NotFound || err == nil && d.stale(ctx, &t)) {
-		t, err = d.buildOwnImage(ctx)
+		t, err = d.ownImage(ctx)
 	}
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return d.committed(ctx, ref, name)
@@ -103,8 +103,18 @@ func (d *Dialect) stale(ctx context.Context, t *sandbox.Template) bool {
 	return err == nil && from.Digest != t.Digest
 }
 
-// buildOwnImage makes the template that stands for the vendor's image.
-func (d *Dialect) buildOwnImage(ctx context.Context) (sandbox.Template, error) {
+// ownImage makes the template that stands for the vendor's image, once for all that
+// ask for it together.
+func (d *Dialect) ownImage(ctx context.Context) (sandbox.Template, error) {
+	unlock, err := d.names.lock(ctx, "image "+ownTemplate) // no container is called that
+	if err != nil {
+		return sandbox.Template{}, err
+	}
+	defer unlock()
+	t, err := d.engine.Template(ctx, ownTemplate)
+	if err == nil && !d.stale(ctx, &t) || err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		return t, err
+	}
 	req, err := OwnImage(ctx, d.engine.Template)
 	if err != nil {
 		return sandbox.Template{}, err
