@@ -212,7 +212,8 @@ func TestSessionEnds(t *testing.T) {
 	}
 	b.exec(t, "s", "X=2")
 	b.fails(t, "/api/execute", object{"command": "sleep 600", "sessionId": "s", "timeoutMs": 300}, 500, "COMMAND_EXECUTION_ERROR")
-	if v := b.exec(t, "s", "echo $X"); v["stdout"] != "2" {
+	b.fails(t, "/api/execute", object{"command": "Y=kept; sleep 600", "sessionId": "s", "timeoutMs": 300, "env": object{"X": "9", "Z": "9"}, "cwd": "/"}, 500, "COMMAND_EXECUTION_ERROR")
+	if v := b.exec(t, "s", "echo $X ${Z-none} $Y ${PWD##*/}"); v["stdout"] != "2 none kept workspace" {
 		t.Errorf("after a timeout: %v", v)
 	}
 }

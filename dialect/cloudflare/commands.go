@@ -34,12 +34,14 @@ func (b *box) execute(ctx context.Context, r executeRequest) (any, error) {
 	}
 	begun := time.Now()
 	var events sandbox.Events
+	var undo string
 	if hasState(r.SessionID) {
 		var cwd string
 		if cwd, err = b.folder(ctx, r.SessionID, r.Cwd); err != nil {
 			return nil, err
 		}
-		cmd := sandbox.Command{Shell: within(r.Command, cwd, r.Env), Timeout: limit, Lossless: true}
+		cmd := sandbox.Command{Timeout: limit, Lossless: true}
+		cmd.Shell, undo = within(r.Command, cwd, r.Env)
 		events, err = b.inSession(ctx, r.SessionID, cmd)
 	} else {
 		events, err = b.start(ctx, task{command: r.Command, cwd: r.Cwd, env: r.Env, timeout: limit})
@@ -51,6 +53,11 @@ func (b *box) execute(ctx context.Context, r executeRequest) (any, error) {
 	if err != nil {
 		return nil, r.fault(err)
 	}
+	if out.exit.TimedOut && undo != "" {
+		if err := b.undo(ctx, r.SessionID, undo); err != nil {
+			return nil, r.fault(err)
+		}
+	}
 	if err := b.ended(ctx, r, out.exit); err != nil {
 		return nil, err
 	}
@@ -58,6 +65,18 @@ func (b *box) execute(ctx context.Context, r executeRequest) (any, error) {
 	return executeResult{Success: exit == 0, ExitCode: exit, Stdout: trimmed(out.stdout), Stderr: trimmed(out.stderr),
 		Command: r.Command, Timestamp: stamp(begun), Duration: time.Since(begun).Milliseconds(), SessionID: r.SessionID}, nil
 }
+
+// undo takes back what a command brought that was ended.
+func (b *box) undo(ctx context.Context, session, text string) error {
+	events, err := b.inSession(ctx, session, sandbox.Command{Shell: text, Timeout: undoTime, Lossless: true})
+	if err != nil {
+		return err
+	}
+	_, err = collect(events, maxOutput)
+	return err
+}
+
+const undoTime = time.Minute
 
 // check reports what is wrong with a request, and its time limit.
 func (r *executeRequest) check() (time.Duration, error) {

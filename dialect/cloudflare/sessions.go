@@ -26,7 +26,7 @@ const (
 const (
 	maxOutput = 32 << 20 // bytes, each of its outputs
 	maxState  = 8 << 20  // bytes, what a session's shell describes itself with
-	maxInline = 96 << 10 // bytes of a state that passes as an argument; the system takes 128 KiB
+	maxInline = 96 << 10 // bytes of a state that passes as a variable; the system takes 128 KiB
 )
 
 // box is one sandbox.
@@ -175,7 +175,7 @@ func (b *box) start(ctx context.Context, t task) (sandbox.Events, error) {
 	if err := checkEnv(t.env); err != nil {
 		return nil, err
 	}
-	cmd := sandbox.Command{Env: t.env, User: user, Timeout: t.timeout, Detach: t.detach, Lossless: !t.detach}
+	cmd := sandbox.Command{User: user, Timeout: t.timeout, Detach: t.detach, Lossless: !t.detach}
 	if t.id != "" {
 		cmd.Name = b.names.of(t.id)
 	}
@@ -192,7 +192,7 @@ func (b *box) start(ctx context.Context, t task) (sandbox.Events, error) {
 			return nil, err
 		}
 	}
-	cmd.Argv = c.argv()
+	cmd.Argv, cmd.Env = c.argv(), c.environ(t.env)
 	return b.begin(ctx, cmd, dir)
 }
 
@@ -226,7 +226,7 @@ func (b *box) begin(ctx context.Context, cmd sandbox.Command, dir string) (sandb
 	return events, err
 }
 
-// keep puts a state that is too long for an argument into a file, which its reader
+// keep puts a state that is too long for a variable into a file, which its reader
 // removes.
 func (b *box) keep(ctx context.Context, state string) (string, error) {
 	p := "/tmp/.cf-" + strings.ToLower(rand.Text())

@@ -104,7 +104,7 @@ func (b *box) terminal(ctx context.Context, session, shell string, cols, rows in
 			return "", err
 		}
 	}
-	req.Argv = c.argv()
+	req.Argv, req.Env = c.argv(), c.environ(req.Env)
 	_, _, err = b.engine.OpenTerminal(ctx, b.id, req)
 	if noFolder(err) {
 		req.Cwd = fallbackDir

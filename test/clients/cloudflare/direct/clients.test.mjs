@@ -44,6 +44,9 @@ for (const [way, open] of Object.entries(ways)) {
       assert.equal(all.at(-1).type, 'complete')
       assert.equal(all.at(-1).exitCode, 5)
       assert.equal((await c.commands.execute('echo $A', S)).stdout, '1')
+      await c.commands.execute('big=$(head -c 200000 /dev/zero | tr "\\0" x)', `big-${way}`)
+      const big = await events(c.commands.executeStream('echo ${#big}; ls /tmp/.cf-*', `big-${way}`))
+      assert.equal(said(big, 'stdout'), '200000\n')
     })
 
     test('a session that ends', async () => {
