@@ -173,10 +173,7 @@ func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
 			return nil, err
 		}
 	}
-	end := c.trace.step("clone layer " + string(c.spec.ID))
-	err = cloneFile(c.place.layer(), img.layer)
-	end()
-	if err != nil {
+	if err := c.cloneLayer(img); err != nil {
 		return nil, err
 	}
 	if img.about.Keep == driver.KeepDisk {
@@ -208,6 +205,15 @@ func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
 		return nil, fmt.Errorf("limit processor time: %w", err)
 	}
 	return m, nil
+}
+
+// cloneLayer gives the child the image's layer, if it has not been put there.
+func (c *child) cloneLayer(img image) error {
+	if img.layer == c.place.layer() {
+		return nil
+	}
+	defer c.trace.step("clone layer " + string(c.spec.ID))()
+	return cloneFile(c.place.layer(), img.layer)
 }
 
 // load lets the engine load the memory.

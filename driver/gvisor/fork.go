@@ -68,6 +68,9 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 	if l.empty() {
 		return driver.Forks{Each: l.forked}, nil
 	}
+	if only := l.only(); only != nil {
+		img.layer = only.place.layer() // where nothing is shared, one copy less
+	}
 	// The children come to life while the machine is given back what it ran with.
 	var hatching sync.WaitGroup
 	f.Pause, err = m.shoot(ctx, &img, trace, func() { hatching.Go(func() { l.hatch(ctx, img) }) })
@@ -180,6 +183,14 @@ func (l *litter) abort(err error) error {
 		}
 	}
 	return err
+}
+
+// only is the child of a litter of one.
+func (l *litter) only() *child {
+	if len(l.children) != 1 {
+		return nil
+	}
+	return l.children[0]
 }
 
 func (l *litter) empty() bool {
