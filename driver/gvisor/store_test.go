@@ -3,8 +3,10 @@ package gvisor_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,6 +88,7 @@ func TestStore(t *testing.T) {
 	if err := unix.Unmount(dir, 0); err != nil {
 		t.Fatalf("unmount: %v", err)
 	}
+	gone(t, dir)
 	d = storeDriver(t, dir, 2*size)
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || int64(st.Blocks)*st.Bsize < size*3/2 {
@@ -119,6 +122,25 @@ func TestStoreRefusals(t *testing.T) {
 	entries := must(t, func() ([]os.DirEntry, error) { return os.ReadDir(filepath.Dir(dir)) })
 	if len(entries) != 1 {
 		t.Errorf("left: %v", entries)
+	}
+}
+
+// gone waits until nobody has a mount any more: engines that start, those of other
+// tests too, have all of the host's until they are in a root of their own.
+func gone(t *testing.T, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		tables, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+		holders := slices.DeleteFunc(tables, func(table string) bool {
+			b, err := os.ReadFile(table)
+			return err != nil || !strings.Contains(string(b), dir+" ")
+		})
+		if len(holders) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is mounted yet in %q", dir, holders)
+		}
 	}
 }
 
