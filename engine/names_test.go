@@ -127,11 +127,11 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("lite: %+v", s.Limits)
 	}
 	three, no := "3", false
-	got, err := h.Update(operator(t), "web", sandbox.Update{Metadata: map[string]*string{"a": nil, "c": &three}, Tags: &[]string{"x"}, Wake: &no, Type: "basic"})
+	got, err := h.Update(operator(t), "web", sandbox.Update{Metadata: map[string]*string{"a": nil, "c": &three}, Tags: &[]string{"x"}, Env: &map[string]string{"E": "2"}, Wake: &no, Type: "basic"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Metadata["c"] != "3" || len(got.Metadata) != 2 || got.Tags[0] != "x" || *got.Wake || got.Limits.MemoryBytes != 1<<30 {
+	if got.Metadata["c"] != "3" || len(got.Metadata) != 2 || got.Tags[0] != "x" || got.Env["E"] != "2" || *got.Wake || got.Limits.MemoryBytes != 1<<30 {
 		t.Errorf("updated: %+v", got)
 	}
 	h.world.mu.Lock()
@@ -144,7 +144,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("on record: %+v, %v", again, err)
 	}
 	for name, u := range map[string]sandbox.Update{
-		"type": {Type: "huge"}, "limits": {Limits: &sandbox.Limits{CPUMilli: 1}}, "tags": {Tags: &[]string{"a b"}},
+		"type": {Type: "huge"}, "limits": {Limits: &sandbox.Limits{CPUMilli: 1}}, "tags": {Tags: &[]string{"a b"}}, "env": {Env: &map[string]string{"=": "x"}},
 		"idle": {Idle: &sandbox.Idle{TimeoutSeconds: -1}}, "action": {Lifetime: &sandbox.Lifetime{Seconds: 1, Action: "explode"}},
 	} {
 		t.Run(name, func(t *testing.T) {

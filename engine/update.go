@@ -83,6 +83,9 @@ func (e *Engine) apply(s *stored, u *sandbox.Update) error {
 	if u.Tags != nil {
 		s.Tags = *u.Tags
 	}
+	if u.Env != nil {
+		s.Env = *u.Env
+	}
 	if u.Idle != nil {
 		s.Idle = u.Idle
 	}

@@ -33,17 +33,8 @@ func (r *CreateRequest) Check() error {
 			return err
 		}
 	}
-	if err := CheckEnv(r.Env); err != nil {
+	if err := checkKeptEnv(r.Env); err != nil {
 		return err
-	}
-	size := 0
-	for k, v := range r.Env {
-		size += len(k) + len(v) + 2
-	}
-	if size > MaxSandboxEnvBytes {
-		return &Error{Op: "check environment", Kind: Invalid,
-			Err:  fmt.Errorf("it has %d bytes, at most %d are kept with a sandbox", size, MaxSandboxEnvBytes),
-			Hint: "give large values with the command, or in a file"}
 	}
 	if err := r.checkName(); err != nil {
 		return err
@@ -70,6 +61,23 @@ func (r *CreateRequest) Check() error {
 		return err
 	}
 	return checkMetadata(r.Metadata)
+}
+
+// checkKeptEnv is CheckEnv for what is kept with a sandbox.
+func checkKeptEnv(env map[string]string) error {
+	if err := CheckEnv(env); err != nil {
+		return err
+	}
+	size := 0
+	for k, v := range env {
+		size += len(k) + len(v) + 2
+	}
+	if size > MaxSandboxEnvBytes {
+		return &Error{Op: "check environment", Kind: Invalid,
+			Err:  fmt.Errorf("it has %d bytes, at most %d are kept with a sandbox", size, MaxSandboxEnvBytes),
+			Hint: "give large values with the command, or in a file"}
+	}
+	return nil
 }
 
 func (r *CreateRequest) checkName() error {

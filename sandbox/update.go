@@ -16,6 +16,7 @@ const (
 type Update struct {
 	Metadata   map[string]*string `json:"metadata,omitempty"` // merged; nil removes a key
 	Tags       *[]string          `json:"tags,omitempty"`     // replaced
+	Env        *map[string]string `json:"env,omitempty"`      // replaced, for processes that start from now on
 	Idle       *Idle              `json:"idle,omitempty"`
 	Lifetime   *Lifetime          `json:"lifetime,omitempty"`
 	Budget     *Budget            `json:"budget,omitempty"`
@@ -33,6 +34,11 @@ func (u *Update) Check() error {
 	}
 	if u.Tags != nil {
 		if err := checkTags(*u.Tags); err != nil {
+			return err
+		}
+	}
+	if u.Env != nil {
+		if err := checkKeptEnv(*u.Env); err != nil {
 			return err
 		}
 	}

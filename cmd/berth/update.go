@@ -16,7 +16,7 @@ type updateFlags struct {
 	cpu, memory, disk, kind            string
 	idle, onIdle, lifetime, onLifetime string
 	budget, onBudget, checkpoint       string
-	metadata, unset, tags, ignore      []string
+	metadata, unset, tags, ignore, env []string
 	wake                               bool
 }
 
@@ -57,6 +57,7 @@ func (p *program) updateCommand() *cobra.Command {
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "KEY=VALUE to add or change; may be repeated")
 	flags.StringArrayVar(&f.unset, "unset-metadata", nil, "KEY to remove; may be repeated")
 	flags.StringArrayVar(&f.tags, "tag", nil, "tag, in place of all there are; may be repeated, and \"\" leaves none")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "KEY=VALUE of the environment, in place of all there is; for processes that start from now on")
 	flags.BoolVar(&f.wake, "wake", true, "whether calls wake it; --wake=false: only resume and start do")
 	return cmd
 }
@@ -133,6 +134,13 @@ func (f *updateFlags) notes(u *sandbox.Update, given func(string) bool) error {
 	}
 	for _, k := range f.unset {
 		u.Metadata[k] = nil
+	}
+	if given("env") {
+		env, err := parsePairs("variable", f.env)
+		if err != nil {
+			return err
+		}
+		u.Env = &env
 	}
 	if given("tag") {
 		tags := []string{}

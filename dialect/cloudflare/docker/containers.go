@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -68,7 +69,7 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 		return "", err
 	case !d.forget: // also one that runs: its maker has lost sight of it while no server answered
 		if old.Image == st.Image && old.box.Image == img.digest {
-			return d.adopt(ctx, old, st)
+			return d.adopt(ctx, old, st, b.Env)
 		}
 		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now
 			return "", err
@@ -166,7 +167,16 @@ func (d *Dialect) make(ctx context.Context, st *state, img *image, b *createBody
 }
 
 // adopt gives a sandbox that waited to the next container of its name.
-func (d *Dialect) adopt(ctx context.Context, old *container, st *state) (string, error) {
+func (d *Dialect) adopt(ctx context.Context, old *container, st *state, lines []string) (string, error) {
+	env, err := environment(lines)
+	if err != nil {
+		return "", err
+	}
+	if !maps.Equal(env, old.box.Env) {
+		if old.box, err = d.engine.Update(ctx, string(old.box.ID), sandbox.Update{Env: &env}); err != nil {
+			return "", err
+		}
+	}
 	c := &container{state: *st, box: old.box}
 	c.Process, c.GoesOn = old.Process, old.box.State == sandbox.Paused || old.Phase == running || old.GoesOn
 	if err := d.connect(ctx, c); err != nil {

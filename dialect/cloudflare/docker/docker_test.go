@@ -238,7 +238,11 @@ func TestLife(t *testing.T) {
 		t.Fatalf("the sandbox is %s, %s", s.ID, s.State)
 	}
 
-	k.create(t, name, vendorRef) // it wakes
+	k.must(t, 201, "POST", "/containers/create?name="+name, fmt.Sprintf(`{"Image":%q,"Env":["A=2"],"HostConfig":{"NetworkMode":"container:%s-proxy"}}`, vendorRef, name))
+	if env := k.box(t).Env; len(env) != 1 || env["A"] != "2" {
+		t.Errorf("its environment is %v", env)
+	}
+	k.must(t, 204, "POST", "/containers/"+name+"/start", "") // it wakes
 	if s := k.box(t); s.State != sandbox.Running || s.ID != first.ID {
 		t.Fatalf("the sandbox is %s, %s", s.ID, s.State)
 	}
