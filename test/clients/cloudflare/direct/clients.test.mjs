@@ -6,7 +6,7 @@ import { collectFile, streamFile } from '@cloudflare/sandbox'
 import { events, leave, refused, said, ways } from './setup.mjs'
 
 for (const [way, open] of Object.entries(ways)) {
-  describe(way, () => {
+  describe(way, { timeout: 300_000 }, () => {
     const S = `sandbox-${way}`
     const dir = `/workspace/${way}`
     let c

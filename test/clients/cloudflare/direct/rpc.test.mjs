@@ -14,7 +14,7 @@ for (const name of ['capnweb', 'capnweb-next']) {
     }
   })
 
-  describe(name, () => {
+  describe(name, { timeout: 300_000 }, () => {
     testing('values come back as they went', async (api) => {
       for (const v of [null, true, 1.5, -0.25, Infinity, -Infinity, 'ä\u0000€😀', [], [[]], [1, [2, [3]]], { a: { b: [{}] } },
         12345678901234567890n, new Date(1234567890123), new Uint8Array([0, 255, 1]), undefined, { f: undefined }, '["not", "special"]']) {
