@@ -363,18 +363,11 @@ func (c *coder) interrupts(t *testing.T) {
 	if out := gather(t, rest); out.end.Status != sandbox.CodeInterrupted || !strings.Contains(out.end.Reason, "stream") {
 		t.Errorf("a run whose stream ended: %+v", out)
 	}
-	if out := c.run(t, sandbox.CodeRun{Code: forever, Timeout: 100 * time.Millisecond}); out.end.Status != sandbox.CodeTimedOut {
+	if out := c.run(t, sandbox.CodeRun{Code: forever, Timeout: time.Second}); out.end.Status != sandbox.CodeTimedOut {
 		t.Errorf("a run whose time was up: %+v", out)
 	}
 	if got := c.value(t, "", "x"); got != "42" {
 		t.Errorf("after all that x is %s", got)
-	}
-	_, events = c.startRun(t, c.ctx, sandbox.CodeRun{Language: "bash", Code: "echo on; sleep 1000"})
-	if err := c.InterruptCodeContext(c.ctx, c.id, "bash"); err != nil {
-		t.Fatal(err)
-	}
-	if out := gather(t, events); out.end.Status != sandbox.CodeInterrupted {
-		t.Errorf("an interrupted command: %+v", out)
 	}
 }
 

@@ -247,6 +247,7 @@ func TestHostile(t *testing.T) {
 	expect(t, s, c, "stray\nprint a", OK, "missed 1", "missed 1", "out a")
 	expect(t, s, c, "huge\nprint a", OK, "missed 1", "out a")
 	expect(t, s, c, "print a\nmute", OK, "out a", "missed 1")
+	expect(t, s, c, "print a\nunanswered", OK, "out a", "missed 1")
 	if end := expect(t, s, c, "print a\nendless", Died, "out a"); !strings.Contains(end.Reason, "connection") {
 		t.Errorf("a frame without end: %q", end.Reason)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	killAfter, straggle, unheard = 300*time.Millisecond, 300*time.Millisecond, 50*time.Millisecond
+	killAfter, straggle, unanswered, unheard = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 50*time.Millisecond
 	logBytes = 1 << 20
 	os.Exit(m.Run())
 }
@@ -271,6 +271,9 @@ func (k *scripted) do(verb, rest, id string, s *socket, answer thing, publish fu
 		k.iopub.conn.Write([]byte{flagLong, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	case "mute": // an answer, but no word that it is idle
 		k.reply(s, k.where.Key, id, "execute_reply", answer)
+		return false
+	case "unanswered": // no answer, but a word that it is idle
+		publish("status", thing{"execution_state": "idle"})
 		return false
 	case "set":
 		name, value, _ := strings.Cut(rest, "=")

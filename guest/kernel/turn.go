@@ -7,10 +7,11 @@ import (
 
 // Bounds on time of a run that does not end as it should. Tests shorten them.
 var (
-	killAfter = 10 * time.Second // of an interrupt because its time was up
-	straggle  = 10 * time.Second // for a kernel that has answered to say that it is idle
-	lastWords = time.Second      // for what a dead kernel has sent to arrive
-	unheard   = time.Second      // for a run to begin, before it is interrupted unbegun
+	killAfter  = 10 * time.Second // of an interrupt because its time was up
+	straggle   = 10 * time.Second // for a kernel that has answered to say that it is idle
+	unanswered = 5 * time.Second  // for one that is idle to answer, which it does first
+	lastWords  = time.Second      // for what a dead kernel has sent to arrive
+	unheard    = time.Second      // for a run to begin, before it is interrupted unbegun
 )
 
 // Bounds on what an error says.
@@ -82,11 +83,20 @@ func execute(k *interpreter, r *Run, halt <-chan string) (end End, dead string) 
 		case <-t.kill:
 			return End{Status: TimedOut, Reason: "its time was up; it did not heed the interrupt, so its kernel was killed"}, "the kernel was killed: a run did not end in its time"
 		case <-t.late:
-			t.idle = true // what was published last is lost
-			t.run.log.add(Event{Kind: Missed, Missed: 1})
+			t.giveUp()
 		}
 	}
 	return t.settled(), ""
+}
+
+// giveUp ends a run of which the kernel has said one of two things: that it is
+// answered, or that it is over. What it published last may be lost.
+func (t *turn) giveUp() {
+	if !t.replied && t.asked != 0 && t.end.Status == OK {
+		t.end.Status = Failed // by the interrupt: some kernels lose their answer to it
+	}
+	t.idle, t.replied = true, true
+	t.run.log.add(Event{Kind: Missed, Missed: 1})
 }
 
 // settled is the end of a run whose kernel lives on.
@@ -235,6 +245,9 @@ func (t *turn) published(m message) {
 		}
 		if json.Unmarshal(m.Content, &s) == nil && s.State == "idle" {
 			t.idle = true
+			if !t.replied {
+				t.late = time.After(unanswered)
+			}
 		}
 	case "execute_input":
 		t.begin()
