@@ -54,9 +54,9 @@ type codeResult struct {
 	Main       bool                       `json:"is_main_result"`
 }
 
-// codePing is how often a silent run says that it lives, which is how a client that
-// has gone is noticed.
-const codePing = 5 * time.Second
+// codePing is how often a silent run says that it lives. Of some clients that have
+// gone nothing else tells; the next run waits for that.
+const codePing = time.Second
 
 // execute runs code and streams what it does. A client that goes away interrupts it.
 func (d *Dialect) execute(w http.ResponseWriter, r *http.Request) error {
