@@ -140,7 +140,7 @@ func testCarriedBreaks(t *testing.T, c *guestclient.Client, size int64) {
 	go func() {
 		io.Copy(out, noise(1<<20))
 		cancel()
-		out.Close()
+		out.CloseWithError(context.Canceled) // an end would make the file whole
 	}()
 	_, err = c.WriteFile(ctx, "/workspace/f", sandbox.WriteOptions{}, in)
 	if !errors.Is(err, context.Canceled) {
@@ -165,8 +165,15 @@ func testCarriedBreaks(t *testing.T, c *guestclient.Client, size int64) {
 // onlyTheseFiles waits until the workspace holds just these.
 func onlyTheseFiles(t *testing.T, c *guestclient.Client, want map[string]int64) {
 	t.Helper()
+	var list []sandbox.FileInfo
+	defer func() {
+		if t.Failed() {
+			t.Logf("the workspace holds %+v", list)
+		}
+	}()
 	eventually(t, "the workspace holds what it should", func() bool {
-		list, _, err := c.ListDir(within(t), "/workspace", 1, 0, "")
+		var err error
+		list, _, err = c.ListDir(within(t), "/workspace", 1, 0, "")
 		for _, f := range list {
 			if size, ok := want[strings.TrimPrefix(f.Path, "/workspace/")]; !ok || size != f.Size {
 				return false
