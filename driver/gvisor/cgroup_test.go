@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -164,5 +165,65 @@ func TestParseMount(t *testing.T) {
 		if m, k, o := parseMount(line); [3]string{m, k, o} != want {
 			t.Errorf("%q: %q %q %q, want %q", line, m, k, o, want)
 		}
+	}
+}
+
+// TestGroupIsRenamed gives a group with a process in it another id.
+func TestGroupIsRenamed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED LOUDLY: cgroups need root")
+	}
+	all, err := findCgroups("test-rename")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := all.group("from"), all.group("to")
+	t.Cleanup(func() {
+		if err := errors.Join(from.destroy(context.Background()), to.destroy(context.Background())); err != nil {
+			t.Error(err)
+		}
+		all.remove()
+	})
+	const memory = 128 << 20
+	if err := from.make(memory); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{inGroup + "=wait", runsc.CgroupsVar + "=" + strings.Join(from.procsFiles(), ":")}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait() // killed with its group
+	defer cmd.Process.Kill()
+	// It is in all of the group's folders once it holds something.
+	for n := int64(0); n < 1<<20; {
+		if n, err = from.memoryUse(); err != nil {
+			t.Fatal(err)
+		}
+		if err := sleep(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := from.limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := from.rename("to", memory); err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := to.processes(); err != nil || len(pids) != 1 || pids[0] != cmd.Process.Pid {
+		t.Errorf("in it are %v, %v; want %d", pids, err, cmd.Process.Pid)
+	}
+	got, err := to.limits()
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("its limits are %v, and were %v: %v", got, want, err)
+	}
+	for i := range got {
+		if got[i].Name != want[i].Name || got[i].Text != want[i].Text {
+			t.Errorf("%s is %s, and was %s", got[i].Name, got[i].Text, want[i].Text)
+		}
+	}
+	if ids, err := all.ids(); err != nil || len(ids) != 1 || ids[0] != "to" {
+		t.Errorf("there are %q, %v", ids, err)
 	}
 }
