@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -37,7 +38,7 @@ func main() {
 	out := flag.String("json", "", "file that receives the table as JSON")
 	only := flag.String("only", "", "the one measure to take")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *berth, *data, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
