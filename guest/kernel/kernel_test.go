@@ -107,6 +107,7 @@ func TestOneAtATime(t *testing.T) {
 	if got, end := read(t, second); len(got) != 0 || end.Status != Cancelled || end.Reason != "not wanted" {
 		t.Errorf("a run that was cancelled before its turn: %q, %+v", got, end)
 	}
+	awaitEvent(t, first)
 	if !c.Interrupt() {
 		t.Error("nothing to interrupt")
 	}
@@ -144,6 +145,23 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
+// awaitEvent returns once the run has begun to show something.
+func awaitEvent(t *testing.T, r *Run) {
+	t.Helper()
+	c, _ := r.Read(0)
+	defer c.Close()
+	for late := time.After(time.Minute); ; {
+		if _, ok := c.Next(); ok {
+			return
+		}
+		select {
+		case <-c.Wake():
+		case <-late:
+			t.Fatal("the run shows nothing")
+		}
+	}
+}
+
 func awaitState(t *testing.T, c *Context, want State) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); c.Info().State != want; time.Sleep(time.Millisecond) {
@@ -167,6 +185,7 @@ func TestTimeout(t *testing.T) {
 	if c.Info().Restarts != 0 {
 		t.Error("the kernel did not outlive it")
 	}
+	shorten(t, &killAfter)
 	if r, err = s.Run(c, "deaf", nil, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +265,9 @@ func TestHostile(t *testing.T) {
 	c := create(t, s, o)
 	expect(t, s, c, "stray\nprint a", OK, "missed 1", "missed 1", "out a")
 	expect(t, s, c, "huge\nprint a", OK, "missed 1", "out a")
+	shorten(t, &straggle)
 	expect(t, s, c, "print a\nmute", OK, "out a", "missed 1")
+	shorten(t, &unanswered)
 	expect(t, s, c, "print a\nunanswered", OK, "out a", "missed 1")
 	if end := expect(t, s, c, "print a\nendless", Died, "out a"); !strings.Contains(end.Reason, "connection") {
 		t.Errorf("a frame without end: %q", end.Reason)

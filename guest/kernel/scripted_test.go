@@ -15,9 +15,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	killAfter, straggle, unanswered, unheard = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond, 50*time.Millisecond
 	logBytes = 1 << 20
 	os.Exit(m.Run())
+}
+
+// shorten lowers a bound on time until the test ends.
+func shorten(t *testing.T, bound *time.Duration) {
+	t.Helper()
+	old := *bound
+	*bound = 500 * time.Millisecond
+	t.Cleanup(func() { *bound = old })
 }
 
 // script is a starter of kernels that are goroutines of the test. What such a kernel

@@ -65,6 +65,9 @@ func execute(k *interpreter, r *Run, halt <-chan string) (end End, dead string) 
 		select {
 		case a := <-k.in:
 			if a.err != nil {
+				if a.from != iopub {
+					t.hearLast()
+				}
 				return t.died(k.broken(a.err).Error())
 			}
 			t.take(a)
