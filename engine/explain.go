@@ -53,7 +53,8 @@ func (e *explained) Recv() (sandbox.Event, error) {
 
 // streaming opens a stream of events in a sandbox, which it wakes. The stream is
 // an activity until it is closed or ctx ends. With own set, the process that it
-// tells of ends with it.
+// tells of ends with it, and neither ends with a pause. Any other breaks then: its
+// reader can come back at any time, and decides whether that wakes the sandbox.
 func (e *Engine) streaming(ctx context.Context, op, id string, a sandbox.Activity, own bool, open func(*stored, *live) (sandbox.Events, error)) (sandbox.Events, error) {
 	s, l, end, err := e.using(ctx, id, a)
 	if err != nil {
@@ -64,7 +65,24 @@ func (e *Engine) streaming(ctx context.Context, op, id string, a sandbox.Activit
 		end()
 		return nil, err
 	}
-	return e.last(ctx, op, s.ID, a, own, events, l, end), nil
+	if own {
+		return e.last(ctx, op, s.ID, a, events, l, end), nil
+	}
+	return &active{events, end, context.AfterFunc(ctx, end)}, nil
+}
+
+// active is a stream whose end ends an activity.
+type active struct {
+	sandbox.Events
+	end    func()
+	detach func() bool
+}
+
+func (a *active) Close() error {
+	err := a.Events.Close()
+	a.detach()
+	a.end()
+	return err
 }
 
 // stream opens a stream of events in a running sandbox.

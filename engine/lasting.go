@@ -17,9 +17,9 @@ const (
 	forgetTime = 5 * time.Second // for a process to end whose caller has gone
 )
 
-// lasting is a stream of a process's events that outlasts pauses of its sandbox: it
-// waits until that runs again, without waking it, and goes on where it was. The
-// process lives on meanwhile, whether somebody waits for it or not.
+// lasting is a stream that a process ends with, and that outlasts pauses of its
+// sandbox: it waits until that runs again, without waking it, and goes on where it
+// was. The process lives on meanwhile, whether somebody waits for it or not.
 type lasting struct {
 	e      *Engine
 	ctx    context.Context // the caller's, until Close
@@ -27,7 +27,6 @@ type lasting struct {
 	op     string
 	id     sandbox.ID
 	as     sandbox.Activity
-	own    bool // the process ends with the stream
 
 	process string          // for Recv alone, as is at
 	at      sandbox.Offsets // what has been given
@@ -41,8 +40,8 @@ type lasting struct {
 }
 
 // last makes a stream that was opened on a machine a lasting one.
-func (e *Engine) last(ctx context.Context, op string, id sandbox.ID, as sandbox.Activity, own bool, events sandbox.Events, on *live, end func()) *lasting {
-	l := &lasting{e: e, op: op, id: id, as: as, own: own, events: events, on: on}
+func (e *Engine) last(ctx context.Context, op string, id sandbox.ID, as sandbox.Activity, events sandbox.Events, on *live, end func()) *lasting {
+	l := &lasting{e: e, op: op, id: id, as: as, events: events, on: on}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	detach := context.AfterFunc(l.ctx, end)
 	l.end = func() { detach(); end() }
@@ -154,14 +153,14 @@ func (l *lasting) attach(s *stored) (bool, error) {
 	return true, nil
 }
 
-// Close ends the stream, and the process that was to end with it.
+// Close ends the stream and the process.
 func (l *lasting) Close() error {
 	l.cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.events.Close()
 	l.end()
-	if l.own && !l.over && (l.loose || l.on.loose.Load()) && l.process != "" && l.on == l.e.held(l.id) {
+	if !l.over && (l.loose || l.on.loose.Load()) && l.process != "" && l.on == l.e.held(l.id) {
 		l.over = true
 		ctx, cancel := context.WithTimeout(l.e.ctx, forgetTime)
 		defer cancel()
