@@ -40,8 +40,12 @@ func (b *building) begin(ctx context.Context, t *sandbox.Template, before sandbo
 		return &sandbox.Error{Op: "start", Kind: sandbox.Unsupported, Err: err, Hint: "leave start out, or start the server with a place for blobs"}
 	}
 	b.say(sandbox.Progress{Step: "start"})
-	box, err := b.Create(ctx, sandbox.CreateRequest{Template: t.Digest, Metadata: map[string]string{"build": b.req.Name},
-		Lifetime: &sandbox.Lifetime{Seconds: int64(buildLife.Seconds())}})
+	req := sandbox.CreateRequest{Template: t.Digest, Metadata: map[string]string{"build": b.req.Name},
+		Lifetime: &sandbox.Lifetime{Seconds: int64(buildLife.Seconds())}}
+	if t.Limits != nil { // what is copied has the memory that its copies have
+		req.Limits = *t.Limits
+	}
+	box, err := b.Create(ctx, req)
 	if err != nil {
 		return err
 	}
