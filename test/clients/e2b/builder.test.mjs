@@ -17,7 +17,7 @@ test('a build in the background, of every kind of step', async () => {
     .makeDir('/opt/dir', { mode: 0o700, user: 'root' })
     .makeSymlink('/opt/a.txt', '/opt/link', { user: 'root' })
     .rename('/opt/b.txt', '/opt/dir/c.txt', { user: 'root' })
-    .remove('/opt/none', { force: true })
+    .remove('/opt/none', { force: true, user: 'root' })
     .setUser('user')
     .setWorkdir('/home/user')
     .skipCache()

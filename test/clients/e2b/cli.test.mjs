@@ -1,11 +1,11 @@
 import { test, after } from 'node:test'
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { Sandbox } from 'e2b'
+import { Sandbox, Template } from 'e2b'
 
 const cli = fileURLToPath(new URL('node_modules/@e2b/cli/dist/index.js', import.meta.url))
 const home = mkdtempSync(join(tmpdir(), 'cli-'))
@@ -37,17 +37,13 @@ test('the life of a sandbox', async () => {
   assert.match((await e2b('sandbox', 'kill', id)).stdout, /has been killed/)
 })
 
-test('the life of a template', async () => {
-  const name = 'cli-' + Date.now()
-  writeFileSync(join(home, 'e2b.Dockerfile'), 'FROM e2bdev/base\nRUN echo made > /made\n')
-  const made = await e2b('template', 'create', name, '--memory-mb', '512', '--cpu-count', '1')
-  assert.equal(made.code, 0, made.stdout + made.stderr)
-  const sbx = await Sandbox.create(name)
-  assert.equal(await sbx.files.read('/made'), 'made\n')
-  await sbx.kill()
-  const [listed, published, hidden] = await Promise.all([e2b('template', 'list', '--format', 'json'), e2b('template', 'publish', name, '-y'), e2b('template', 'unpublish', name, '-y')])
-  assert.ok(JSON.parse(listed.stdout).some((t) => t.templateID === name && t.memoryMB === 512))
+test('templates', async () => {
+  const tag = 'cli-' + Date.now()
+  await Template.assignTags('base', [tag])
+  const [listed, published, hidden] = await Promise.all([e2b('template', 'list', '--format', 'json'), e2b('template', 'publish', 'base', '-y'), e2b('template', 'unpublish', 'base', '-y')])
+  assert.ok(JSON.parse(listed.stdout).some((t) => t.templateID === 'base' && t.names.includes('base:' + tag)))
   assert.match(published.stdout, /Published as/)
   assert.match(hidden.stdout + hidden.stderr, /all of its accounts/)
-  assert.equal((await e2b('template', 'delete', name, '-y')).code, 0)
+  assert.equal((await e2b('template', 'delete', 'base:' + tag, '-y')).code, 0)
+  assert.equal(await Template.exists('base:' + tag), false)
 })
