@@ -20,6 +20,7 @@ type sample struct{ query, body, socket string }
 var samples = map[string]sample{
 	"PATCH box": {body: `{"tags":["t"]}`}, "POST box/keepalive": {body: `{"seconds":1}`}, "POST box/fork": {body: `{"count":1}`},
 	"POST box/rollback": {body: `{"snapshot":"s"}`}, "POST box/backups": {body: `{"path":"/x"}`}, "POST box/restore-backup": {body: `{"backup":"b"}`},
+	"POST box/code": {body: `{"code":"1"}`},
 	"POST box/exec": {body: `{"shell":"true"}`}, "POST box/processes": {body: `{"shell":"true"}`},
 	"POST box/processes/{process}/signal": {body: `{"signal":"TERM"}`}, "POST box/sessions": {body: `{"name":"s"}`},
 	"GET box/processes/{process}/wait":     {},
