@@ -110,14 +110,14 @@ func syncFolder(dir string) error {
 
 // mount mounts a volume if it is not.
 func (s *Store) mount(id sandbox.ID) error {
+	if _, err := os.Lstat(s.file(id)); err != nil {
+		return err
+	}
 	if err := os.Mkdir(s.folder(id), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	mounted, err := loopfs.Mounted(s.folder(id))
 	if err != nil || mounted {
-		return err
-	}
-	if _, err := os.Lstat(s.file(id)); err != nil {
 		return err
 	}
 	if err := loopfs.Mount(s.file(id), s.folder(id), "ext4"); err != nil {
