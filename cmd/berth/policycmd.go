@@ -24,7 +24,7 @@ func (p *program) policyCommand() *cobra.Command {
 			"returns, for connections that are open too.",
 		Example: "  berth policy ID show\n" +
 			"  berth policy ID --profile allow-list\n" +
-			"  berth policy ID allow pypi.org '*.pythonhosted.org' 93.184.216.0/24\n" +
+			"  berth policy ID allow packages.example.com '*.cdn.example.com' 93.184.216.0/24\n" +
 			"  berth policy ID set -f policy.json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: p.completeOneSandbox,
