@@ -102,6 +102,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"Litter", testLitter},
 		{"Find", testFind},
 		{"Resize", testResize},
+		{"ResizedWakes", testResizedWakes},
 		{"Capture", testCapture},
 		{"CaptureDisk", testCaptureDisk},
 		{"CaptureRefusals", testCaptureRefusals},

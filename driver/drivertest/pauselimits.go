@@ -193,3 +193,36 @@ func testResize(t *testing.T, h Harness) {
 	}
 	stop(t, m)
 }
+
+// testResizedWakes: a machine whose memory was changed while it ran is taken up and
+// copied as any other.
+func testResizedWakes(t *testing.T, h Harness) {
+	r, can := h.Driver.(driver.Resizer)
+	if !can {
+		t.Logf("the driver %s changes no limits while a machine runs", h.Driver.Class())
+		return
+	}
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	c := b.startCounter()
+	for _, bytes := range []int64{3 << 30, 512 << 20} {
+		b.spec.Limits.MemoryBytes = bytes
+		if err := r.Resize(within(t), b.m, b.spec.Limits); err != nil {
+			t.Fatalf("resize: %v", err)
+		}
+		b.resume(b.pause(driver.KeepMemory))
+		b.follow(c, 3)
+	}
+	b.spec.Limits.MemoryBytes = 1 << 30
+	if err := r.Resize(within(t), b.m, b.spec.Limits); err != nil {
+		t.Fatalf("resize: %v", err)
+	}
+	if _, forks := b.forks(); forks {
+		child := b.forked(1)[0]
+		output(t, child.guest, "true")
+		child.endAmong()
+	}
+	b.end()
+}

@@ -4,6 +4,12 @@ package main
 // what is restored is done before, and what only describes the work is left out.
 var quickEdits = []edit{
 	{
+		Why:   "a tmpfs that was kept is as it was, whatever size a new one would have, so a machine may wake with another size of memory",
+		File:  "runsc/specutils/restore.go",
+		At:    "\t\toldMnt.Source, mnt.Source = \"\", \"\"\n",
+		After: "\t\tif oldMnt.Type == \"tmpfs\" && mnt.Type == oldMnt.Type {\n\t\t\toldMnt.Options, mnt.Options = nil, nil\n\t\t}\n",
+	},
+	{
 		Why:     "the filters of system calls may be there before a start",
 		File:    "runsc/boot/loader.go",
 		At:      "if err := l.installSeccompFilters(); err != nil {",
