@@ -11,6 +11,7 @@ command -v jq         >/dev/null || need+=(jq)
 command -v npm        >/dev/null || need+=(nodejs npm)       # published clients, as they are
 python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3-venv)
 command -v mkfs.xfs   >/dev/null || need+=(xfsprogs)         # the store of layers
+command -v mkfs.ext4  >/dev/null || need+=(e2fsprogs)        # volumes
 [ -f /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 if [ ${#need[@]} -gt 0 ]; then
   echo "installing: ${need[*]}"
