@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -21,12 +22,12 @@ import (
 func TestPrivateRegistry(t *testing.T) {
 	needTools(t)
 	const user, password = "builder", "hunter2-and-more"
-	serve := func(private bool) (host string, seen *string) {
-		seen = new(string)
+	serve := func(private bool) (host string, seen *atomic.Bool) {
+		seen = new(atomic.Bool)
 		next := registry.New(registry.Logger(discardLog()))
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if a := r.Header.Get("Authorization"); a != "" {
-				*seen = a
+			if r.Header.Get("Authorization") != "" {
+				seen.Store(true)
 			}
 			if u, p, _ := r.BasicAuth(); private && (u != user || p != password) {
 				w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
@@ -70,7 +71,7 @@ func TestPrivateRegistry(t *testing.T) {
 	if err := build(other, login); err != nil {
 		t.Error(err)
 	}
-	if *seen != "" {
+	if seen.Load() {
 		t.Error("another registry was shown the login")
 	}
 	if text := fmt.Sprintf("%v %+v %#v", *login, login, login); strings.Contains(text, password) {
