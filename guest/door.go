@@ -90,11 +90,14 @@ func (d *door) run() {
 			c.Close()
 			continue
 		}
+		// More than are being checked wait: they have the host's address, and a host
+		// that has much to say opens many at once.
 		select {
 		case d.unknown <- struct{}{}:
 			d.wg.Go(func() { d.check(c) })
-		default:
+		case <-d.ctx.Done():
 			c.Close()
+			return
 		}
 	}
 }
