@@ -110,7 +110,11 @@ func (l *lasting) goOn() error {
 			if done, err := l.attach(s); done || err != nil {
 				return err
 			}
-		case s.Doing != nil, s.State == sandbox.Paused:
+		case s.Doing != nil:
+		case s.State == sandbox.Paused:
+			if err := l.e.mayWake(s); err != nil { // and so nothing else will
+				return fail(l.op, l.id, &sandbox.Error{Kind: sandbox.Unavailable, Err: errors.New(s.spent()), Hint: sandbox.HintOf(err)})
+			}
 		case s.State == sandbox.Stopped:
 			return fail(l.op, l.id, partedError(s.State))
 		default:
