@@ -4,13 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
-
-	"connectrpc.com/connect"
 
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 	"github.com/berth-dev/berth/sandbox"
@@ -111,20 +107,18 @@ func (c *Client) RemoveCodeContext(ctx context.Context, key string) error {
 }
 
 // RunCode queues code and returns its events; the first is CodeStarted, at once. When
-// ctx ends, the stream breaks, and the run is interrupted unless r says Detach. open
-// makes the context if r names none, and there is none of open's name.
-func (c *Client) RunCode(ctx context.Context, r sandbox.CodeRun, open sandbox.CodeOptions) (sandbox.CodeEvents, error) {
+// ctx ends, the stream breaks, and the run is interrupted unless r says Detach. options
+// make the context if r names none, and there is none of their name.
+func (c *Client) RunCode(ctx context.Context, r sandbox.CodeRun, options sandbox.CodeOptions) (sandbox.CodeEvents, error) {
 	const op = "run code"
 	if err := checkText(op, r.Code, r.Context); err != nil {
 		return nil, err
 	}
-	q := &guestv1.RunCodeRequest{Code: r.Code, Context: r.Context, Language: r.Language, TimeoutMs: milliseconds(r.Timeout), Detach: r.Detach, Open: codeOptions(open)}
+	q := &guestv1.RunCodeRequest{Code: r.Code, Context: r.Context, Language: r.Language, TimeoutMs: milliseconds(r.Timeout), Detach: r.Detach, Open: codeOptions(options)}
 	for k, v := range r.Env {
 		q.Env = append(q.Env, []byte(k+"="+v))
 	}
-	return openCode(ctx, op, 0, func(ctx context.Context) (codeStream, error) {
-		return c.code.RunCode(ctx, connect.NewRequest(q))
-	})
+	return open(ctx, op, c.code.RunCode, q, &codeReading{})
 }
 
 // AttachCode returns the events of a run that come after one, CodeStarted before
@@ -134,9 +128,7 @@ func (c *Client) AttachCode(ctx context.Context, run string, after int64) (sandb
 	if err := checkText(op, run); err != nil {
 		return nil, err
 	}
-	return openCode(ctx, op, after, func(ctx context.Context) (codeStream, error) {
-		return c.code.AttachCode(ctx, connect.NewRequest(&guestv1.AttachCodeRequest{Run: run, After: after}))
-	})
+	return open(ctx, op, c.code.AttachCode, &guestv1.AttachCodeRequest{Run: run, After: after}, &codeReading{at: after})
 }
 
 // CancelCode drops a run that waits and interrupts one that is under way.
@@ -195,121 +187,44 @@ func reason(s string) string {
 // limitText cuts valid text to at most size bytes of whole characters.
 func limitText(s string, size int) string { return strings.ToValidUTF8(limit(s, size), "") }
 
-// codeStream is what a call of the guest streams.
-type codeStream = *connect.ServerStreamForClient[guestv1.CodeEvent]
-
-// codeEvents is one stream of a run's events, held to their order.
-type codeEvents struct {
-	op     string
-	ctx    context.Context
-	cancel context.CancelFunc
-	in     codeStream
-	first  *sandbox.CodeEvent
-	at     int64 // seq of the last event
-
-	recv sync.Mutex
-	end  error // what every later Recv returns
+// codeReading holds a run's events to their order.
+type codeReading struct {
+	at int64 // seq of the last event
 }
 
-// openCode begins a stream and waits for its first event, so that what the guest
-// refuses is an error here.
-func openCode(ctx context.Context, op string, after int64, begin func(context.Context) (codeStream, error)) (sandbox.CodeEvents, error) {
-	e := &codeEvents{op: op, at: after}
-	e.ctx, e.cancel = context.WithCancel(ctx)
-	late := time.AfterFunc(callTime, e.cancel)
-	in, err := begin(e.ctx)
-	if err == nil {
-		e.in = in
-		e.first, err = e.started()
-	} else {
-		err = failed(e.ctx, op, err)
-	}
-	if !late.Stop() && ctx.Err() == nil {
-		err = sandbox.Errorf(op, sandbox.Timeout, "the guest did not answer in %v", callTime)
-	}
-	if err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (e *codeEvents) started() (*sandbox.CodeEvent, error) {
-	if !e.in.Receive() {
-		if err := e.in.Err(); err != nil {
-			return nil, failed(e.ctx, e.op, err)
-		}
-		return nil, broken(e.op, "a stream without events")
-	}
-	m := e.in.Msg()
+func (r *codeReading) first(m *guestv1.CodeEvent) (sandbox.CodeEvent, error) {
 	s := m.GetStarted()
 	if s == nil || !sandbox.IsCodeRunID(s.Run) || !codeContextID.MatchString(s.Context) {
-		return nil, broken(e.op, "the first event is not the start")
+		return sandbox.CodeEvent{}, errors.New("the first event is not the start")
 	}
-	return &sandbox.CodeEvent{Type: sandbox.CodeStarted, Time: time.Unix(0, m.UnixNano), Run: s.Run, Context: s.Context}, nil
+	return sandbox.CodeEvent{Type: sandbox.CodeStarted, Time: time.Unix(0, m.UnixNano), Run: s.Run, Context: s.Context}, nil
 }
 
-// Recv returns the next event.
-func (e *codeEvents) Recv() (sandbox.CodeEvent, error) {
-	e.recv.Lock()
-	defer e.recv.Unlock()
-	if e.first != nil {
-		ev := *e.first
-		e.first = nil
-		return ev, nil
-	}
-	if e.end != nil {
-		return sandbox.CodeEvent{}, e.end
-	}
-	ev, err := e.next()
-	switch {
-	case err != nil:
-		e.end = err
-	case ev.Type == sandbox.CodeEnded:
-		e.end = io.EOF
-	}
-	if e.end != nil {
-		e.cancel()
-	}
-	return ev, err
-}
+func (r *codeReading) last(e sandbox.CodeEvent) bool { return e.Type == sandbox.CodeEnded }
 
-func (e *codeEvents) next() (sandbox.CodeEvent, error) {
-	for e.in.Receive() {
-		m := e.in.Msg()
-		switch m.Event.(type) {
-		case *guestv1.CodeEvent_KeepAlive, nil: // nil: of a kind that this build does not know
-			continue
-		}
-		ev, err := e.take(m)
-		if err != nil {
-			return ev, broken(e.op, "%w", err)
-		}
-		return ev, nil
+func (r *codeReading) next(m *guestv1.CodeEvent) (sandbox.CodeEvent, bool, error) {
+	switch m.Event.(type) {
+	case *guestv1.CodeEvent_KeepAlive, nil:
+		return sandbox.CodeEvent{}, false, nil
 	}
-	if err := e.in.Err(); err != nil {
-		return sandbox.CodeEvent{}, failed(e.ctx, e.op, err)
-	}
-	if e.ctx.Err() != nil {
-		return sandbox.CodeEvent{}, &sandbox.Error{Op: e.op, Err: e.ctx.Err()}
-	}
-	return sandbox.CodeEvent{}, sandbox.Errorf(e.op, sandbox.Unavailable, "the stream ended before the run: %w", io.ErrUnexpectedEOF)
+	e, err := r.take(m)
+	return e, true, err
 }
 
 // take checks one event's place, and takes it over.
-func (e *codeEvents) take(m *guestv1.CodeEvent) (ev sandbox.CodeEvent, err error) {
+func (r *codeReading) take(m *guestv1.CodeEvent) (ev sandbox.CodeEvent, err error) {
 	ev = sandbox.CodeEvent{Seq: m.Seq, Time: time.Unix(0, m.UnixNano)}
 	if missed := m.GetMissed(); missed != nil {
-		if missed.Events < 1 || m.Seq <= e.at || m.Seq-e.at < 1 {
-			return ev, errorf("%d events missed up to %d, after %d", missed.Events, m.Seq, e.at)
+		if missed.Events < 1 || m.Seq <= r.at || m.Seq-r.at < 1 {
+			return ev, errorf("%d events missed up to %d, after %d", missed.Events, m.Seq, r.at)
 		}
-		ev.Type, ev.Missed, e.at = sandbox.CodeMissed, missed.Events, m.Seq
+		ev.Type, ev.Missed, r.at = sandbox.CodeMissed, missed.Events, m.Seq
 		return ev, nil
 	}
-	if m.Seq != e.at+1 {
-		return ev, errorf("event %d after %d", m.Seq, e.at)
+	if m.Seq != r.at+1 {
+		return ev, errorf("event %d after %d", m.Seq, r.at)
 	}
-	e.at = m.Seq
+	r.at = m.Seq
 	switch x := m.Event.(type) {
 	case *guestv1.CodeEvent_Text:
 		ev.Type = sandbox.CodeStdout
@@ -429,19 +344,4 @@ func extra(r *sandbox.CodeResult, kind string, b json.RawMessage) {
 		r.Extra = map[string]json.RawMessage{}
 	}
 	r.Extra[kind] = b
-}
-
-// Close ends the stream. A Recv that waits returns an error.
-func (e *codeEvents) Close() error {
-	e.cancel()
-	e.recv.Lock()
-	defer e.recv.Unlock()
-	if e.end == nil {
-		e.end = sandbox.Errorf(e.op, sandbox.Unavailable, "the stream is closed: %w", errors.New("closed"))
-	}
-	if e.in != nil {
-		e.in.Close()
-		e.in = nil
-	}
-	return nil
 }

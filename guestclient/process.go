@@ -30,7 +30,7 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 	for k, v := range cmd.Env {
 		r.Env = append(r.Env, []byte(k+"="+v))
 	}
-	return open(briefly(ctx), op, c.rpc.Start, r, sandbox.Offsets{})
+	return open(briefly(ctx), op, c.rpc.Start, r, &processReading{})
 }
 
 // Attach returns the events of a process, by id or name, from the given offsets
@@ -41,7 +41,7 @@ func (c *Client) Attach(ctx context.Context, process string, from sandbox.Offset
 		return nil, err
 	}
 	return open(ctx, op, c.rpc.Attach,
-		&guestv1.AttachRequest{Process: process, StdoutOffset: from.Stdout, StderrOffset: from.Stderr}, from)
+		&guestv1.AttachRequest{Process: process, StdoutOffset: from.Stdout, StderrOffset: from.Stderr}, &processReading{at: from})
 }
 
 // Input writes data to a process's standard input, whole, after what earlier

@@ -44,7 +44,7 @@ func (c *Client) RunInSession(ctx context.Context, name string, cmd sandbox.Comm
 	for _, a := range cmd.Argv {
 		r.Argv = append(r.Argv, []byte(a))
 	}
-	return open(ctx, op, c.shell.RunInSession, r, sandbox.Offsets{})
+	return open(ctx, op, c.shell.RunInSession, r, &processReading{})
 }
 
 // Sessions lists the sessions by name.

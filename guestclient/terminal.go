@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
-
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -43,8 +41,8 @@ func (c *Client) AttachTerminal(ctx context.Context, key string, at sandbox.Term
 			return nil, &sandbox.Error{Op: op, Err: err}
 		}
 	}
-	return openTerminal(ctx, op, c.terms, &guestv1.AttachTerminalRequest{Terminal: key, Resume: at.Resume, Offset: at.Offset,
-		Cols: uint32(at.Cols), Rows: uint32(at.Rows)})
+	return open(ctx, op, c.terms.Attach, &guestv1.AttachTerminalRequest{Terminal: key, Resume: at.Resume, Offset: at.Offset,
+		Cols: uint32(at.Cols), Rows: uint32(at.Rows)}, &terminalReading{at: at.Offset, placed: at.Resume})
 }
 
 // TerminalInput types data, whole, after what earlier calls typed. It waits while
@@ -132,6 +130,3 @@ func checkedSize(cols, rows uint32) error {
 	}
 	return nil
 }
-
-// terminalStream is the raw stream of a terminal's events.
-type terminalStream = *connect.ServerStreamForClient[guestv1.TerminalEvent]
