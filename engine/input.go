@@ -20,19 +20,27 @@ func (e *Engine) Input(ctx context.Context, id, process string, r io.Reader) err
 		return fail(op, known(id), err)
 	}
 	defer end()
-	buf := make([]byte, inputChunk)
+	return pour(r, inputChunk,
+		func(part []byte) error { return explain(ctx, op, s, l, l.guest.Input(ctx, process, part)) },
+		func(err error) error { return fail(op, s.ID, err) })
+}
+
+// pour hands over all that r gives, in parts of at most size bytes, as it comes. failed
+// makes an error of one of r's.
+func pour(r io.Reader, size int, take func([]byte) error, failed func(error) error) error {
+	buf := make([]byte, size)
 	for {
 		n, rerr := r.Read(buf)
 		if n > 0 {
-			if err := l.guest.Input(ctx, process, buf[:n]); err != nil {
-				return explain(ctx, op, s, l, err)
+			if err := take(buf[:n]); err != nil {
+				return err
 			}
 		}
 		switch {
 		case errors.Is(rerr, io.EOF):
 			return nil
 		case rerr != nil:
-			return fail(op, s.ID, rerr)
+			return failed(rerr)
 		}
 	}
 }

@@ -83,21 +83,9 @@ func (e *Engine) TerminalInput(ctx context.Context, id, terminal string, r io.Re
 		return fail(op, known(id), err)
 	}
 	defer end()
-	buf := make([]byte, terminalChunk)
-	for {
-		n, rerr := r.Read(buf)
-		if n > 0 {
-			if err := l.guest.TerminalInput(ctx, terminal, buf[:n]); err != nil {
-				return explain(ctx, op, s, l, err)
-			}
-		}
-		switch {
-		case errors.Is(rerr, io.EOF):
-			return nil
-		case rerr != nil:
-			return fail(op, s.ID, rerr)
-		}
-	}
+	return pour(r, terminalChunk,
+		func(part []byte) error { return explain(ctx, op, s, l, l.guest.TerminalInput(ctx, terminal, part)) },
+		func(err error) error { return fail(op, s.ID, err) })
 }
 
 // terminalChunk is how much is typed in one message, in bytes.

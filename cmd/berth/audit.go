@@ -83,45 +83,12 @@ func (p *program) listAudit(ctx context.Context, c *client.Client, q sandbox.Aud
 	}
 }
 
-// followAudit prints entries, and takes the stream up again when it breaks.
 func (p *program) followAudit(ctx context.Context, c *client.Client, q sandbox.AuditQuery) error {
-	signalIgnoreBrokenPipe()
-	for failed := 0; ; failed++ {
-		before := q.After
-		err := p.followAuditOnce(ctx, c, &q)
-		if q.After != before {
-			failed = 0
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		if sandbox.KindOf(err) != sandbox.Unavailable || failed >= followTries {
-			return err
-		}
-		select {
-		case <-time.After(followPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	begin := func(after string) (logEntries[sandbox.AuditEntry], error) {
+		q.After = after
+		return c.FollowAudit(ctx, q)
 	}
-}
-
-func (p *program) followAuditOnce(ctx context.Context, c *client.Client, q *sandbox.AuditQuery) error {
-	stream, err := c.FollowAudit(ctx, *q)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for {
-		e, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if err := p.printAudit(e); err != nil {
-			return err
-		}
-		q.After = e.Cursor
-	}
+	return followLog(ctx, q.After, begin, func(e sandbox.AuditEntry) (string, error) { return e.Cursor, p.printAudit(e) })
 }
 
 // printAudit prints one entry: a line, or an object on a line.

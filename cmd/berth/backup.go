@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/client"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -80,23 +80,7 @@ func (p *program) backupLsCommand() *cobra.Command {
 }
 
 func (p *program) backupRmCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "rm BACKUP...",
-		Aliases: []string{"remove"},
-		Short:   "Remove backups; what they share with others stays",
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, ids []string) error {
-			c, err := p.connect()
-			if err != nil {
-				return err
-			}
-			var failures []error
-			for _, id := range ids {
-				failures = append(failures, c.RemoveBackup(cmd.Context(), id))
-			}
-			return errors.Join(failures...)
-		},
-	}
+	return p.removeCommand("BACKUP", "Remove backups; what they share with others stays", (*client.Client).RemoveBackup)
 }
 
 func (p *program) backupRestoreCommand() *cobra.Command {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,52 +69,12 @@ func (p *program) listEvents(ctx context.Context, c *client.Client, q sandbox.Ch
 	}
 }
 
-// Bounds on taking up a stream of events again.
-const (
-	followTries = 30
-	followPause = time.Second
-)
-
-// followEvents prints events, and takes the stream up again when it breaks.
 func (p *program) followEvents(ctx context.Context, c *client.Client, q sandbox.ChangeQuery) error {
-	signalIgnoreBrokenPipe()
-	for failed := 0; ; failed++ {
-		before := q.After
-		err := p.followOnce(ctx, c, &q)
-		if q.After != before {
-			failed = 0
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		if sandbox.KindOf(err) != sandbox.Unavailable || q.After == "" || failed >= followTries {
-			return err
-		}
-		select {
-		case <-time.After(followPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	begin := func(after string) (logEntries[sandbox.Change], error) {
+		q.After = after
+		return c.FollowChanges(ctx, q)
 	}
-}
-
-// followOnce prints one stream's events and remembers how far it came.
-func (p *program) followOnce(ctx context.Context, c *client.Client, q *sandbox.ChangeQuery) error {
-	stream, err := c.FollowChanges(ctx, *q)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for {
-		e, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if err := p.printEvent(e); err != nil {
-			return err
-		}
-		q.After = e.Cursor
-	}
+	return followLog(ctx, q.After, begin, func(e sandbox.Change) (string, error) { return e.Cursor, p.printEvent(e) })
 }
 
 // printEvent prints one event: a line, or an object on a line.

@@ -130,10 +130,16 @@ func sandboxOf(ctx context.Context, c *client.Client, args []string) (string, er
 }
 
 func (p *program) snapshotRmCommand() *cobra.Command {
+	return p.removeCommand("SNAPSHOT", "Remove snapshots; what they share with others stays", (*client.Client).RemoveSnapshot)
+}
+
+// removeCommand removes each of what is named on the line, whatever becomes of the
+// others.
+func (p *program) removeCommand(what, short string, remove func(*client.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use:     "rm SNAPSHOT...",
+		Use:     "rm " + what + "...",
 		Aliases: []string{"remove"},
-		Short:   "Remove snapshots; what they share with others stays",
+		Short:   short,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			c, err := p.connect()
@@ -142,7 +148,7 @@ func (p *program) snapshotRmCommand() *cobra.Command {
 			}
 			var failures []error
 			for _, id := range ids {
-				failures = append(failures, c.RemoveSnapshot(cmd.Context(), id))
+				failures = append(failures, remove(c, cmd.Context(), id))
 			}
 			return errors.Join(failures...)
 		},
