@@ -47,6 +47,8 @@ type warm struct {
 	machine driver.Machine
 	guest   *guestclient.Client // over a connection that has been used
 	leave   func()              // ends the watch of it
+	base    base                // of its template
+	settled bool                // it has been prepared for code, or need not be
 }
 
 // shelf is what there is of one kind.
@@ -188,6 +190,25 @@ func (p *pool) lacking(now time.Time) (o order, again time.Duration, ok bool) {
 		}
 	}
 	return o, again, ok && total < p.config.Most
+}
+
+// unsettled gives one that waits and has not been prepared for code yet, the one that
+// goes first, or nil. It is given once.
+func (p *pool) unsettled(now time.Time) *warm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.busy) < p.config.Quiet {
+		return nil
+	}
+	for _, s := range p.shelves {
+		for _, w := range s.ready {
+			if !w.settled {
+				w.settled = true
+				return w
+			}
+		}
+	}
+	return nil
 }
 
 // want is how many of a kind there should be.

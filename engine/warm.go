@@ -105,6 +105,10 @@ func (e *Engine) tendPool() time.Duration {
 	}
 	o, again, ok := e.pool.lacking(e.now())
 	if !ok {
+		if w := e.pool.unsettled(e.now()); w != nil {
+			e.prepareCode(e.ctx, w)
+			return 0
+		}
 		if again > 0 {
 			return min(again, poolLook)
 		}
@@ -161,7 +165,7 @@ func (e *Engine) warmUp(ctx context.Context, o order) error {
 	if err != nil || t.Digest != o.kind.image || t.Snapshot != o.kind.snapshot {
 		return err // the next look sees that the kind is gone
 	}
-	w := &warm{id: sandbox.NewID(), kind: o.kind, limits: o.limits}
+	w := &warm{id: sandbox.NewID(), kind: o.kind, limits: o.limits, base: base{Env: t.Env, User: t.User, Workdir: t.Workdir}}
 	spec := driver.Spec{ID: w.id, Root: e.templates.RootPath(t), Hostname: string(w.id), Limits: o.limits}
 	if w.machine, err = e.makeAhead(ctx, t, o.kind.class, spec); err != nil {
 		return err

@@ -200,6 +200,21 @@ func (s *kernelService) CancelCode(_ context.Context, r *connect.Request[guestv1
 	return answer(&guestv1.CancelCodeResponse{}, nil)
 }
 
+func (s *kernelService) PrepareCode(ctx context.Context, r *connect.Request[guestv1.PrepareCodeRequest]) (*connect.Response[guestv1.PrepareCodeResponse], error) {
+	if r.Msg.Begin == nil {
+		return nil, refuse(invalid, "", "what a kernel is to begin with is needed")
+	}
+	o, err := s.kernelOptions(r.Msg.Begin)
+	if err != nil {
+		return nil, err
+	}
+	err = s.kernels.Prepare(ctx, o)
+	if errors.Is(err, kernel.ErrNoKernel) {
+		return answer(&guestv1.PrepareCodeResponse{}, nil)
+	}
+	return answer(&guestv1.PrepareCodeResponse{Ready: err == nil}, whyNoCode(err, o.Language, o.Folders))
+}
+
 func (s *kernelService) ListLanguages(_ context.Context, r *connect.Request[guestv1.ListLanguagesRequest]) (*connect.Response[guestv1.ListLanguagesResponse], error) {
 	folders, err := s.kernelFolders(r.Msg.User)
 	if err != nil {

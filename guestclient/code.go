@@ -30,7 +30,7 @@ func (c *Client) CreateCodeContext(ctx context.Context, o sandbox.CodeOptions) (
 	const op = "create context"
 	ctx, cancel := context.WithTimeout(ctx, codeStartTime)
 	defer cancel()
-	r, err := callLong(ctx, op, c.code.CreateContext, codeOptions(o))
+	r, err := callLong(c.to(ctx), op, c.code.CreateContext, codeOptions(o))
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
@@ -56,7 +56,7 @@ func codeContextAnswer(op string, r *guestv1.CodeContextResponse) (sandbox.CodeC
 // CodeContexts lists the contexts in the order of their creation.
 func (c *Client) CodeContexts(ctx context.Context) ([]sandbox.CodeContext, error) {
 	const op = "list contexts"
-	r, err := call(ctx, op, c.code.ListContexts, &guestv1.ListCodeContextsRequest{})
+	r, err := call(c.to(ctx), op, c.code.ListContexts, &guestv1.ListCodeContextsRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,18 @@ func (c *Client) CodeContexts(ctx context.Context) ([]sandbox.CodeContext, error
 	return list, nil
 }
 
+// PrepareCode starts a kernel ahead and waits until it is ready: the first context that
+// begins so, or nearly so, takes it. False: there is no kernel of the language.
+func (c *Client) PrepareCode(ctx context.Context, o sandbox.CodeOptions) (ready bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, codeStartTime)
+	defer cancel()
+	r, err := callLong(c.to(ctx), "prepare code", c.code.PrepareCode, &guestv1.PrepareCodeRequest{Begin: codeOptions(o)})
+	if err != nil {
+		return false, err
+	}
+	return r.Ready, nil
+}
+
 // RestartCodeContext gives a context, by id or name, a new kernel, and ends its runs.
 func (c *Client) RestartCodeContext(ctx context.Context, key string) (sandbox.CodeContext, error) {
 	const op = "restart context"
@@ -79,7 +91,7 @@ func (c *Client) RestartCodeContext(ctx context.Context, key string) (sandbox.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, codeStartTime)
 	defer cancel()
-	r, err := callLong(ctx, op, c.code.RestartContext, &guestv1.RestartCodeContextRequest{Context: key})
+	r, err := callLong(c.to(ctx), op, c.code.RestartContext, &guestv1.RestartCodeContextRequest{Context: key})
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
@@ -92,7 +104,7 @@ func (c *Client) InterruptCodeContext(ctx context.Context, key string) error {
 	if err := checkText(op, key); err != nil {
 		return err
 	}
-	_, err := call(ctx, op, c.code.InterruptContext, &guestv1.InterruptCodeContextRequest{Context: key})
+	_, err := call(c.to(ctx), op, c.code.InterruptContext, &guestv1.InterruptCodeContextRequest{Context: key})
 	return err
 }
 
@@ -102,7 +114,7 @@ func (c *Client) RemoveCodeContext(ctx context.Context, key string) error {
 	if err := checkText(op, key); err != nil {
 		return err
 	}
-	_, err := call(ctx, op, c.code.RemoveContext, &guestv1.RemoveCodeContextRequest{Context: key})
+	_, err := call(c.to(ctx), op, c.code.RemoveContext, &guestv1.RemoveCodeContextRequest{Context: key})
 	return err
 }
 
@@ -118,7 +130,7 @@ func (c *Client) RunCode(ctx context.Context, r sandbox.CodeRun, options sandbox
 	for k, v := range r.Env {
 		q.Env = append(q.Env, []byte(k+"="+v))
 	}
-	return open(ctx, op, c.code.RunCode, q, &codeReading{})
+	return open(c.to(ctx), op, c.code.RunCode, q, &codeReading{})
 }
 
 // AttachCode returns the events of a run that come after one, CodeStarted before
@@ -128,7 +140,7 @@ func (c *Client) AttachCode(ctx context.Context, run string, after int64) (sandb
 	if err := checkText(op, run); err != nil {
 		return nil, err
 	}
-	return open(ctx, op, c.code.AttachCode, &guestv1.AttachCodeRequest{Run: run, After: after}, &codeReading{at: after})
+	return open(c.to(ctx), op, c.code.AttachCode, &guestv1.AttachCodeRequest{Run: run, After: after}, &codeReading{at: after})
 }
 
 // CancelCode drops a run that waits and interrupts one that is under way.
@@ -137,14 +149,14 @@ func (c *Client) CancelCode(ctx context.Context, run string) error {
 	if err := checkText(op, run); err != nil {
 		return err
 	}
-	_, err := call(ctx, op, c.code.CancelCode, &guestv1.CancelCodeRequest{Run: run})
+	_, err := call(c.to(ctx), op, c.code.CancelCode, &guestv1.CancelCodeRequest{Run: run})
 	return err
 }
 
 // CodeLanguages lists the languages that a user's code may be in.
 func (c *Client) CodeLanguages(ctx context.Context, user string) ([]string, error) {
 	const op = "list languages"
-	r, err := call(ctx, op, c.code.ListLanguages, &guestv1.ListLanguagesRequest{User: user})
+	r, err := call(c.to(ctx), op, c.code.ListLanguages, &guestv1.ListLanguagesRequest{User: user})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ type Context struct {
 	Spec    Spec
 	Created time.Time
 
+	spare func(Spec, Options) *spare // that its set has
+
 	k    *interpreter // nil: none
 	news string       // how the last kernel was lost, if no run has been told yet
 
@@ -274,7 +276,7 @@ func (c *Context) drop(why string) {
 	c.mu.Unlock()
 }
 
-// start starts a kernel.
+// start starts a kernel, or takes the one that was started ahead.
 func (c *Context) start() error {
 	ctx, cancel := context.WithCancel(context.Background()) // ended by breakOff, and bounded by launch
 	defer cancel()
@@ -285,7 +287,11 @@ func (c *Context) start() error {
 	}
 	c.abort, c.starting, c.ports = cancel, true, nil
 	c.mu.Unlock()
-	k, err := launch(ctx, c.Spec, c.Options.Starter, c.claim)
+	var err error
+	k := c.adopt(ctx)
+	if k == nil {
+		k, err = launch(ctx, c.Spec, c.Options.Starter, c.claim)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abort, c.starting = nil, false

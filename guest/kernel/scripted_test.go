@@ -294,6 +294,7 @@ func (k *scripted) do(verb, rest, id string, s *socket, answer thing, publish fu
 }
 
 func init() {
+	movers["scripted"] = func(cwd string) string { return "set CWD=" + cwd }
 	setters["scripted"] = func(name string, value *string) string {
 		if value == nil {
 			return "unset " + name
@@ -305,11 +306,6 @@ func init() {
 // newScripted makes a set, and what contexts of scripted kernels begin with.
 func newScripted(t *testing.T) (*Set, *script, Options) {
 	t.Helper()
-	dir := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "scripted"), 0o755),
-		os.WriteFile(filepath.Join(dir, "scripted", "kernel.json"), []byte(`{"argv": ["x", "{connection_file}"], "language": "Scripted"}`), 0o644)); err != nil {
-		t.Fatal(err)
-	}
 	s, set := &script{t: t}, NewSet()
 	t.Cleanup(func() {
 		set.Close()
@@ -321,7 +317,19 @@ func newScripted(t *testing.T) (*Set, *script, Options) {
 			}
 		}
 	})
-	return set, s, Options{Language: "scripted", Folders: []string{dir, "/nowhere"}, Starter: s, Env: map[string]string{"KEPT": "own"}}
+	return set, s, Options{Language: "scripted", Folders: newFolders(t), Starter: s, Env: map[string]string{"KEPT": "own"}}
+}
+
+// newFolders are folders with the kernelspec of scripted kernels.
+func newFolders(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	spec := fmt.Sprintf(`{"argv": ["x", %q, "{connection_file}"], "language": "Scripted"}`, dir)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "scripted"), 0o755),
+		os.WriteFile(filepath.Join(dir, "scripted", "kernel.json"), []byte(spec), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return []string{dir, "/nowhere"}
 }
 
 // read reads a run to its end, and gives what it did as lines.

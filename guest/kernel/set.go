@@ -30,6 +30,7 @@ type Set struct {
 	mu       sync.Mutex
 	closed   bool
 	contexts []*Context // in the order of their creation
+	spare    *spare     // nil: none
 	made     int        // ids count up
 	ran      int
 	live     map[string]*Run
@@ -84,7 +85,7 @@ func (s *Set) open(o Options, get bool) (c *Context, made bool, err error) {
 		return nil, false, ErrCrowded
 	}
 	s.made++
-	c = &Context{ID: "k" + strconv.Itoa(s.made), Options: o, Spec: spec, Created: time.Now(), used: time.Now(),
+	c = &Context{ID: "k" + strconv.Itoa(s.made), Options: o, Spec: spec, Created: time.Now(), used: time.Now(), spare: s.take,
 		wake: make(chan struct{}, 1), halt: make(chan string, 1), over: make(chan struct{})}
 	if c.Options.Name == "" {
 		c.Options.Name = c.ID
@@ -198,6 +199,14 @@ func (s *Set) Ports() map[uint16]bool {
 		}
 		c.mu.Unlock()
 	}
+	s.mu.Lock()
+	p := s.spare
+	s.mu.Unlock()
+	if p != nil {
+		for _, port := range p.listens() {
+			all[port] = true
+		}
+	}
 	return all
 }
 
@@ -218,6 +227,9 @@ func (s *Set) Close() {
 	s.closed = true
 	all := s.contexts
 	s.contexts = nil
+	if s.spare != nil {
+		s.spare.drop()
+	}
 	s.mu.Unlock()
 	for _, c := range all {
 		c.close()

@@ -413,6 +413,94 @@ func (x *CodeContextResponse) GetContext() *CodeContext {
 	return nil
 }
 
+type PrepareCodeRequest struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Begin         *CreateCodeContextRequest `protobuf:"bytes,1,opt,name=begin,proto3" json:"begin,omitempty"` // its name says nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareCodeRequest) Reset() {
+	*x = PrepareCodeRequest{}
+	mi := &file_v1_kernel_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareCodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareCodeRequest) ProtoMessage() {}
+
+func (x *PrepareCodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_kernel_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareCodeRequest.ProtoReflect.Descriptor instead.
+func (*PrepareCodeRequest) Descriptor() ([]byte, []int) {
+	return file_v1_kernel_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PrepareCodeRequest) GetBegin() *CreateCodeContextRequest {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+type PrepareCodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"` // false: no kernel of the language is installed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareCodeResponse) Reset() {
+	*x = PrepareCodeResponse{}
+	mi := &file_v1_kernel_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareCodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareCodeResponse) ProtoMessage() {}
+
+func (x *PrepareCodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_kernel_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareCodeResponse.ProtoReflect.Descriptor instead.
+func (*PrepareCodeResponse) Descriptor() ([]byte, []int) {
+	return file_v1_kernel_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PrepareCodeResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
 type ListCodeContextsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -421,7 +509,7 @@ type ListCodeContextsRequest struct {
 
 func (x *ListCodeContextsRequest) Reset() {
 	*x = ListCodeContextsRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[3]
+	mi := &file_v1_kernel_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +521,7 @@ func (x *ListCodeContextsRequest) String() string {
 func (*ListCodeContextsRequest) ProtoMessage() {}
 
 func (x *ListCodeContextsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[3]
+	mi := &file_v1_kernel_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +534,7 @@ func (x *ListCodeContextsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCodeContextsRequest.ProtoReflect.Descriptor instead.
 func (*ListCodeContextsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{3}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{5}
 }
 
 type ListCodeContextsResponse struct {
@@ -458,7 +546,7 @@ type ListCodeContextsResponse struct {
 
 func (x *ListCodeContextsResponse) Reset() {
 	*x = ListCodeContextsResponse{}
-	mi := &file_v1_kernel_proto_msgTypes[4]
+	mi := &file_v1_kernel_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +558,7 @@ func (x *ListCodeContextsResponse) String() string {
 func (*ListCodeContextsResponse) ProtoMessage() {}
 
 func (x *ListCodeContextsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[4]
+	mi := &file_v1_kernel_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +571,7 @@ func (x *ListCodeContextsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCodeContextsResponse.ProtoReflect.Descriptor instead.
 func (*ListCodeContextsResponse) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{4}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListCodeContextsResponse) GetContexts() []*CodeContext {
@@ -502,7 +590,7 @@ type RestartCodeContextRequest struct {
 
 func (x *RestartCodeContextRequest) Reset() {
 	*x = RestartCodeContextRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[5]
+	mi := &file_v1_kernel_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +602,7 @@ func (x *RestartCodeContextRequest) String() string {
 func (*RestartCodeContextRequest) ProtoMessage() {}
 
 func (x *RestartCodeContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[5]
+	mi := &file_v1_kernel_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +615,7 @@ func (x *RestartCodeContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCodeContextRequest.ProtoReflect.Descriptor instead.
 func (*RestartCodeContextRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{5}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RestartCodeContextRequest) GetContext() string {
@@ -546,7 +634,7 @@ type InterruptCodeContextRequest struct {
 
 func (x *InterruptCodeContextRequest) Reset() {
 	*x = InterruptCodeContextRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[6]
+	mi := &file_v1_kernel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +646,7 @@ func (x *InterruptCodeContextRequest) String() string {
 func (*InterruptCodeContextRequest) ProtoMessage() {}
 
 func (x *InterruptCodeContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[6]
+	mi := &file_v1_kernel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +659,7 @@ func (x *InterruptCodeContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptCodeContextRequest.ProtoReflect.Descriptor instead.
 func (*InterruptCodeContextRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{6}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InterruptCodeContextRequest) GetContext() string {
@@ -590,7 +678,7 @@ type InterruptCodeContextResponse struct {
 
 func (x *InterruptCodeContextResponse) Reset() {
 	*x = InterruptCodeContextResponse{}
-	mi := &file_v1_kernel_proto_msgTypes[7]
+	mi := &file_v1_kernel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +690,7 @@ func (x *InterruptCodeContextResponse) String() string {
 func (*InterruptCodeContextResponse) ProtoMessage() {}
 
 func (x *InterruptCodeContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[7]
+	mi := &file_v1_kernel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +703,7 @@ func (x *InterruptCodeContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptCodeContextResponse.ProtoReflect.Descriptor instead.
 func (*InterruptCodeContextResponse) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{7}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InterruptCodeContextResponse) GetInterrupted() bool {
@@ -634,7 +722,7 @@ type RemoveCodeContextRequest struct {
 
 func (x *RemoveCodeContextRequest) Reset() {
 	*x = RemoveCodeContextRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[8]
+	mi := &file_v1_kernel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +734,7 @@ func (x *RemoveCodeContextRequest) String() string {
 func (*RemoveCodeContextRequest) ProtoMessage() {}
 
 func (x *RemoveCodeContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[8]
+	mi := &file_v1_kernel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +747,7 @@ func (x *RemoveCodeContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveCodeContextRequest.ProtoReflect.Descriptor instead.
 func (*RemoveCodeContextRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{8}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveCodeContextRequest) GetContext() string {
@@ -677,7 +765,7 @@ type RemoveCodeContextResponse struct {
 
 func (x *RemoveCodeContextResponse) Reset() {
 	*x = RemoveCodeContextResponse{}
-	mi := &file_v1_kernel_proto_msgTypes[9]
+	mi := &file_v1_kernel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +777,7 @@ func (x *RemoveCodeContextResponse) String() string {
 func (*RemoveCodeContextResponse) ProtoMessage() {}
 
 func (x *RemoveCodeContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[9]
+	mi := &file_v1_kernel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +790,7 @@ func (x *RemoveCodeContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveCodeContextResponse.ProtoReflect.Descriptor instead.
 func (*RemoveCodeContextResponse) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{9}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{11}
 }
 
 type RunCodeRequest struct {
@@ -720,7 +808,7 @@ type RunCodeRequest struct {
 
 func (x *RunCodeRequest) Reset() {
 	*x = RunCodeRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[10]
+	mi := &file_v1_kernel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +820,7 @@ func (x *RunCodeRequest) String() string {
 func (*RunCodeRequest) ProtoMessage() {}
 
 func (x *RunCodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[10]
+	mi := &file_v1_kernel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +833,7 @@ func (x *RunCodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCodeRequest.ProtoReflect.Descriptor instead.
 func (*RunCodeRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{10}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunCodeRequest) GetCode() string {
@@ -807,7 +895,7 @@ type AttachCodeRequest struct {
 
 func (x *AttachCodeRequest) Reset() {
 	*x = AttachCodeRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[11]
+	mi := &file_v1_kernel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +907,7 @@ func (x *AttachCodeRequest) String() string {
 func (*AttachCodeRequest) ProtoMessage() {}
 
 func (x *AttachCodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[11]
+	mi := &file_v1_kernel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +920,7 @@ func (x *AttachCodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCodeRequest.ProtoReflect.Descriptor instead.
 func (*AttachCodeRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{11}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachCodeRequest) GetRun() string {
@@ -858,7 +946,7 @@ type CancelCodeRequest struct {
 
 func (x *CancelCodeRequest) Reset() {
 	*x = CancelCodeRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[12]
+	mi := &file_v1_kernel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +958,7 @@ func (x *CancelCodeRequest) String() string {
 func (*CancelCodeRequest) ProtoMessage() {}
 
 func (x *CancelCodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[12]
+	mi := &file_v1_kernel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +971,7 @@ func (x *CancelCodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCodeRequest.ProtoReflect.Descriptor instead.
 func (*CancelCodeRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{12}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelCodeRequest) GetRun() string {
@@ -901,7 +989,7 @@ type CancelCodeResponse struct {
 
 func (x *CancelCodeResponse) Reset() {
 	*x = CancelCodeResponse{}
-	mi := &file_v1_kernel_proto_msgTypes[13]
+	mi := &file_v1_kernel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1001,7 @@ func (x *CancelCodeResponse) String() string {
 func (*CancelCodeResponse) ProtoMessage() {}
 
 func (x *CancelCodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[13]
+	mi := &file_v1_kernel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1014,7 @@ func (x *CancelCodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCodeResponse.ProtoReflect.Descriptor instead.
 func (*CancelCodeResponse) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{13}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{15}
 }
 
 type ListLanguagesRequest struct {
@@ -938,7 +1026,7 @@ type ListLanguagesRequest struct {
 
 func (x *ListLanguagesRequest) Reset() {
 	*x = ListLanguagesRequest{}
-	mi := &file_v1_kernel_proto_msgTypes[14]
+	mi := &file_v1_kernel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1038,7 @@ func (x *ListLanguagesRequest) String() string {
 func (*ListLanguagesRequest) ProtoMessage() {}
 
 func (x *ListLanguagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[14]
+	mi := &file_v1_kernel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1051,7 @@ func (x *ListLanguagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanguagesRequest.ProtoReflect.Descriptor instead.
 func (*ListLanguagesRequest) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{14}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListLanguagesRequest) GetUser() string {
@@ -982,7 +1070,7 @@ type ListLanguagesResponse struct {
 
 func (x *ListLanguagesResponse) Reset() {
 	*x = ListLanguagesResponse{}
-	mi := &file_v1_kernel_proto_msgTypes[15]
+	mi := &file_v1_kernel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1082,7 @@ func (x *ListLanguagesResponse) String() string {
 func (*ListLanguagesResponse) ProtoMessage() {}
 
 func (x *ListLanguagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[15]
+	mi := &file_v1_kernel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1095,7 @@ func (x *ListLanguagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLanguagesResponse.ProtoReflect.Descriptor instead.
 func (*ListLanguagesResponse) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{15}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListLanguagesResponse) GetLanguages() []string {
@@ -1039,7 +1127,7 @@ type CodeEvent struct {
 
 func (x *CodeEvent) Reset() {
 	*x = CodeEvent{}
-	mi := &file_v1_kernel_proto_msgTypes[16]
+	mi := &file_v1_kernel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1139,7 @@ func (x *CodeEvent) String() string {
 func (*CodeEvent) ProtoMessage() {}
 
 func (x *CodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[16]
+	mi := &file_v1_kernel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1152,7 @@ func (x *CodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeEvent.ProtoReflect.Descriptor instead.
 func (*CodeEvent) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{16}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CodeEvent) GetSeq() int64 {
@@ -1222,7 +1310,7 @@ type CodeStarted struct {
 
 func (x *CodeStarted) Reset() {
 	*x = CodeStarted{}
-	mi := &file_v1_kernel_proto_msgTypes[17]
+	mi := &file_v1_kernel_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1322,7 @@ func (x *CodeStarted) String() string {
 func (*CodeStarted) ProtoMessage() {}
 
 func (x *CodeStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[17]
+	mi := &file_v1_kernel_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1335,7 @@ func (x *CodeStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeStarted.ProtoReflect.Descriptor instead.
 func (*CodeStarted) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{17}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CodeStarted) GetRun() string {
@@ -1274,7 +1362,7 @@ type CodeText struct {
 
 func (x *CodeText) Reset() {
 	*x = CodeText{}
-	mi := &file_v1_kernel_proto_msgTypes[18]
+	mi := &file_v1_kernel_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1374,7 @@ func (x *CodeText) String() string {
 func (*CodeText) ProtoMessage() {}
 
 func (x *CodeText) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[18]
+	mi := &file_v1_kernel_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1387,7 @@ func (x *CodeText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeText.ProtoReflect.Descriptor instead.
 func (*CodeText) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{18}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CodeText) GetStderr() bool {
@@ -1329,7 +1417,7 @@ type CodeResult struct {
 
 func (x *CodeResult) Reset() {
 	*x = CodeResult{}
-	mi := &file_v1_kernel_proto_msgTypes[19]
+	mi := &file_v1_kernel_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1429,7 @@ func (x *CodeResult) String() string {
 func (*CodeResult) ProtoMessage() {}
 
 func (x *CodeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[19]
+	mi := &file_v1_kernel_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1442,7 @@ func (x *CodeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeResult.ProtoReflect.Descriptor instead.
 func (*CodeResult) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{19}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CodeResult) GetMain() bool {
@@ -1403,7 +1491,7 @@ type CodeForm struct {
 
 func (x *CodeForm) Reset() {
 	*x = CodeForm{}
-	mi := &file_v1_kernel_proto_msgTypes[20]
+	mi := &file_v1_kernel_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1503,7 @@ func (x *CodeForm) String() string {
 func (*CodeForm) ProtoMessage() {}
 
 func (x *CodeForm) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[20]
+	mi := &file_v1_kernel_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1516,7 @@ func (x *CodeForm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeForm.ProtoReflect.Descriptor instead.
 func (*CodeForm) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{20}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CodeForm) GetType() string {
@@ -1462,7 +1550,7 @@ type CodeOmitted struct {
 
 func (x *CodeOmitted) Reset() {
 	*x = CodeOmitted{}
-	mi := &file_v1_kernel_proto_msgTypes[21]
+	mi := &file_v1_kernel_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1562,7 @@ func (x *CodeOmitted) String() string {
 func (*CodeOmitted) ProtoMessage() {}
 
 func (x *CodeOmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[21]
+	mi := &file_v1_kernel_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1575,7 @@ func (x *CodeOmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeOmitted.ProtoReflect.Descriptor instead.
 func (*CodeOmitted) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{21}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CodeOmitted) GetType() string {
@@ -1515,7 +1603,7 @@ type CodeError struct {
 
 func (x *CodeError) Reset() {
 	*x = CodeError{}
-	mi := &file_v1_kernel_proto_msgTypes[22]
+	mi := &file_v1_kernel_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1615,7 @@ func (x *CodeError) String() string {
 func (*CodeError) ProtoMessage() {}
 
 func (x *CodeError) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[22]
+	mi := &file_v1_kernel_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1628,7 @@ func (x *CodeError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeError.ProtoReflect.Descriptor instead.
 func (*CodeError) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{22}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CodeError) GetName() []byte {
@@ -1572,7 +1660,7 @@ type CodeClear struct {
 
 func (x *CodeClear) Reset() {
 	*x = CodeClear{}
-	mi := &file_v1_kernel_proto_msgTypes[23]
+	mi := &file_v1_kernel_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1672,7 @@ func (x *CodeClear) String() string {
 func (*CodeClear) ProtoMessage() {}
 
 func (x *CodeClear) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[23]
+	mi := &file_v1_kernel_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1685,7 @@ func (x *CodeClear) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeClear.ProtoReflect.Descriptor instead.
 func (*CodeClear) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{23}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{25}
 }
 
 type CodeKeepAlive struct {
@@ -1608,7 +1696,7 @@ type CodeKeepAlive struct {
 
 func (x *CodeKeepAlive) Reset() {
 	*x = CodeKeepAlive{}
-	mi := &file_v1_kernel_proto_msgTypes[24]
+	mi := &file_v1_kernel_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1708,7 @@ func (x *CodeKeepAlive) String() string {
 func (*CodeKeepAlive) ProtoMessage() {}
 
 func (x *CodeKeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[24]
+	mi := &file_v1_kernel_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1721,7 @@ func (x *CodeKeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeKeepAlive.ProtoReflect.Descriptor instead.
 func (*CodeKeepAlive) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{24}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{26}
 }
 
 type CodeMissed struct {
@@ -1645,7 +1733,7 @@ type CodeMissed struct {
 
 func (x *CodeMissed) Reset() {
 	*x = CodeMissed{}
-	mi := &file_v1_kernel_proto_msgTypes[25]
+	mi := &file_v1_kernel_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1745,7 @@ func (x *CodeMissed) String() string {
 func (*CodeMissed) ProtoMessage() {}
 
 func (x *CodeMissed) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[25]
+	mi := &file_v1_kernel_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1758,7 @@ func (x *CodeMissed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeMissed.ProtoReflect.Descriptor instead.
 func (*CodeMissed) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{25}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CodeMissed) GetEvents() int64 {
@@ -1691,7 +1779,7 @@ type CodeEnd struct {
 
 func (x *CodeEnd) Reset() {
 	*x = CodeEnd{}
-	mi := &file_v1_kernel_proto_msgTypes[26]
+	mi := &file_v1_kernel_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1791,7 @@ func (x *CodeEnd) String() string {
 func (*CodeEnd) ProtoMessage() {}
 
 func (x *CodeEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_kernel_proto_msgTypes[26]
+	mi := &file_v1_kernel_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1804,7 @@ func (x *CodeEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeEnd.ProtoReflect.Descriptor instead.
 func (*CodeEnd) Descriptor() ([]byte, []int) {
-	return file_v1_kernel_proto_rawDescGZIP(), []int{26}
+	return file_v1_kernel_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CodeEnd) GetStatus() CodeStatus {
@@ -1769,7 +1857,11 @@ const file_v1_kernel_proto_rawDesc = "" +
 	"\x03cwd\x18\x04 \x01(\fR\x03cwd\x12\x12\n" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"L\n" +
 	"\x13CodeContextResponse\x125\n" +
-	"\acontext\x18\x01 \x01(\v2\x1b.berth.guest.v1.CodeContextR\acontext\"\x19\n" +
+	"\acontext\x18\x01 \x01(\v2\x1b.berth.guest.v1.CodeContextR\acontext\"T\n" +
+	"\x12PrepareCodeRequest\x12>\n" +
+	"\x05begin\x18\x01 \x01(\v2(.berth.guest.v1.CreateCodeContextRequestR\x05begin\"+\n" +
+	"\x13PrepareCodeResponse\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\"\x19\n" +
 	"\x17ListCodeContextsRequest\"S\n" +
 	"\x18ListCodeContextsResponse\x127\n" +
 	"\bcontexts\x18\x01 \x03(\v2\x1b.berth.guest.v1.CodeContextR\bcontexts\"5\n" +
@@ -1863,7 +1955,7 @@ const file_v1_kernel_proto_rawDesc = "" +
 	"\x17CODE_STATUS_INTERRUPTED\x10\x03\x12\x19\n" +
 	"\x15CODE_STATUS_TIMED_OUT\x10\x04\x12\x19\n" +
 	"\x15CODE_STATUS_CANCELLED\x10\x05\x12\x14\n" +
-	"\x10CODE_STATUS_DIED\x10\x062\xcc\x06\n" +
+	"\x10CODE_STATUS_DIED\x10\x062\xa4\a\n" +
 	"\aKernels\x12^\n" +
 	"\rCreateContext\x12(.berth.guest.v1.CreateCodeContextRequest\x1a#.berth.guest.v1.CodeContextResponse\x12a\n" +
 	"\fListContexts\x12'.berth.guest.v1.ListCodeContextsRequest\x1a(.berth.guest.v1.ListCodeContextsResponse\x12`\n" +
@@ -1874,7 +1966,8 @@ const file_v1_kernel_proto_rawDesc = "" +
 	"\n" +
 	"AttachCode\x12!.berth.guest.v1.AttachCodeRequest\x1a\x19.berth.guest.v1.CodeEvent0\x01\x12S\n" +
 	"\n" +
-	"CancelCode\x12!.berth.guest.v1.CancelCodeRequest\x1a\".berth.guest.v1.CancelCodeResponse\x12\\\n" +
+	"CancelCode\x12!.berth.guest.v1.CancelCodeRequest\x1a\".berth.guest.v1.CancelCodeResponse\x12V\n" +
+	"\vPrepareCode\x12\".berth.guest.v1.PrepareCodeRequest\x1a#.berth.guest.v1.PrepareCodeResponse\x12\\\n" +
 	"\rListLanguages\x12$.berth.guest.v1.ListLanguagesRequest\x1a%.berth.guest.v1.ListLanguagesResponseB0Z.github.com/berth-dev/berth/guestapi/v1;guestv1b\x06proto3"
 
 var (
@@ -1890,77 +1983,82 @@ func file_v1_kernel_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_kernel_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_v1_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_v1_kernel_proto_goTypes = []any{
 	(CodeState)(0),                       // 0: berth.guest.v1.CodeState
 	(CodeStatus)(0),                      // 1: berth.guest.v1.CodeStatus
 	(*CodeContext)(nil),                  // 2: berth.guest.v1.CodeContext
 	(*CreateCodeContextRequest)(nil),     // 3: berth.guest.v1.CreateCodeContextRequest
 	(*CodeContextResponse)(nil),          // 4: berth.guest.v1.CodeContextResponse
-	(*ListCodeContextsRequest)(nil),      // 5: berth.guest.v1.ListCodeContextsRequest
-	(*ListCodeContextsResponse)(nil),     // 6: berth.guest.v1.ListCodeContextsResponse
-	(*RestartCodeContextRequest)(nil),    // 7: berth.guest.v1.RestartCodeContextRequest
-	(*InterruptCodeContextRequest)(nil),  // 8: berth.guest.v1.InterruptCodeContextRequest
-	(*InterruptCodeContextResponse)(nil), // 9: berth.guest.v1.InterruptCodeContextResponse
-	(*RemoveCodeContextRequest)(nil),     // 10: berth.guest.v1.RemoveCodeContextRequest
-	(*RemoveCodeContextResponse)(nil),    // 11: berth.guest.v1.RemoveCodeContextResponse
-	(*RunCodeRequest)(nil),               // 12: berth.guest.v1.RunCodeRequest
-	(*AttachCodeRequest)(nil),            // 13: berth.guest.v1.AttachCodeRequest
-	(*CancelCodeRequest)(nil),            // 14: berth.guest.v1.CancelCodeRequest
-	(*CancelCodeResponse)(nil),           // 15: berth.guest.v1.CancelCodeResponse
-	(*ListLanguagesRequest)(nil),         // 16: berth.guest.v1.ListLanguagesRequest
-	(*ListLanguagesResponse)(nil),        // 17: berth.guest.v1.ListLanguagesResponse
-	(*CodeEvent)(nil),                    // 18: berth.guest.v1.CodeEvent
-	(*CodeStarted)(nil),                  // 19: berth.guest.v1.CodeStarted
-	(*CodeText)(nil),                     // 20: berth.guest.v1.CodeText
-	(*CodeResult)(nil),                   // 21: berth.guest.v1.CodeResult
-	(*CodeForm)(nil),                     // 22: berth.guest.v1.CodeForm
-	(*CodeOmitted)(nil),                  // 23: berth.guest.v1.CodeOmitted
-	(*CodeError)(nil),                    // 24: berth.guest.v1.CodeError
-	(*CodeClear)(nil),                    // 25: berth.guest.v1.CodeClear
-	(*CodeKeepAlive)(nil),                // 26: berth.guest.v1.CodeKeepAlive
-	(*CodeMissed)(nil),                   // 27: berth.guest.v1.CodeMissed
-	(*CodeEnd)(nil),                      // 28: berth.guest.v1.CodeEnd
+	(*PrepareCodeRequest)(nil),           // 5: berth.guest.v1.PrepareCodeRequest
+	(*PrepareCodeResponse)(nil),          // 6: berth.guest.v1.PrepareCodeResponse
+	(*ListCodeContextsRequest)(nil),      // 7: berth.guest.v1.ListCodeContextsRequest
+	(*ListCodeContextsResponse)(nil),     // 8: berth.guest.v1.ListCodeContextsResponse
+	(*RestartCodeContextRequest)(nil),    // 9: berth.guest.v1.RestartCodeContextRequest
+	(*InterruptCodeContextRequest)(nil),  // 10: berth.guest.v1.InterruptCodeContextRequest
+	(*InterruptCodeContextResponse)(nil), // 11: berth.guest.v1.InterruptCodeContextResponse
+	(*RemoveCodeContextRequest)(nil),     // 12: berth.guest.v1.RemoveCodeContextRequest
+	(*RemoveCodeContextResponse)(nil),    // 13: berth.guest.v1.RemoveCodeContextResponse
+	(*RunCodeRequest)(nil),               // 14: berth.guest.v1.RunCodeRequest
+	(*AttachCodeRequest)(nil),            // 15: berth.guest.v1.AttachCodeRequest
+	(*CancelCodeRequest)(nil),            // 16: berth.guest.v1.CancelCodeRequest
+	(*CancelCodeResponse)(nil),           // 17: berth.guest.v1.CancelCodeResponse
+	(*ListLanguagesRequest)(nil),         // 18: berth.guest.v1.ListLanguagesRequest
+	(*ListLanguagesResponse)(nil),        // 19: berth.guest.v1.ListLanguagesResponse
+	(*CodeEvent)(nil),                    // 20: berth.guest.v1.CodeEvent
+	(*CodeStarted)(nil),                  // 21: berth.guest.v1.CodeStarted
+	(*CodeText)(nil),                     // 22: berth.guest.v1.CodeText
+	(*CodeResult)(nil),                   // 23: berth.guest.v1.CodeResult
+	(*CodeForm)(nil),                     // 24: berth.guest.v1.CodeForm
+	(*CodeOmitted)(nil),                  // 25: berth.guest.v1.CodeOmitted
+	(*CodeError)(nil),                    // 26: berth.guest.v1.CodeError
+	(*CodeClear)(nil),                    // 27: berth.guest.v1.CodeClear
+	(*CodeKeepAlive)(nil),                // 28: berth.guest.v1.CodeKeepAlive
+	(*CodeMissed)(nil),                   // 29: berth.guest.v1.CodeMissed
+	(*CodeEnd)(nil),                      // 30: berth.guest.v1.CodeEnd
 }
 var file_v1_kernel_proto_depIdxs = []int32{
 	0,  // 0: berth.guest.v1.CodeContext.state:type_name -> berth.guest.v1.CodeState
 	2,  // 1: berth.guest.v1.CodeContextResponse.context:type_name -> berth.guest.v1.CodeContext
-	2,  // 2: berth.guest.v1.ListCodeContextsResponse.contexts:type_name -> berth.guest.v1.CodeContext
-	3,  // 3: berth.guest.v1.RunCodeRequest.open:type_name -> berth.guest.v1.CreateCodeContextRequest
-	19, // 4: berth.guest.v1.CodeEvent.started:type_name -> berth.guest.v1.CodeStarted
-	20, // 5: berth.guest.v1.CodeEvent.text:type_name -> berth.guest.v1.CodeText
-	21, // 6: berth.guest.v1.CodeEvent.result:type_name -> berth.guest.v1.CodeResult
-	24, // 7: berth.guest.v1.CodeEvent.error:type_name -> berth.guest.v1.CodeError
-	25, // 8: berth.guest.v1.CodeEvent.clear:type_name -> berth.guest.v1.CodeClear
-	27, // 9: berth.guest.v1.CodeEvent.missed:type_name -> berth.guest.v1.CodeMissed
-	28, // 10: berth.guest.v1.CodeEvent.end:type_name -> berth.guest.v1.CodeEnd
-	26, // 11: berth.guest.v1.CodeEvent.keep_alive:type_name -> berth.guest.v1.CodeKeepAlive
-	22, // 12: berth.guest.v1.CodeResult.forms:type_name -> berth.guest.v1.CodeForm
-	23, // 13: berth.guest.v1.CodeResult.omitted:type_name -> berth.guest.v1.CodeOmitted
-	1,  // 14: berth.guest.v1.CodeEnd.status:type_name -> berth.guest.v1.CodeStatus
-	3,  // 15: berth.guest.v1.Kernels.CreateContext:input_type -> berth.guest.v1.CreateCodeContextRequest
-	5,  // 16: berth.guest.v1.Kernels.ListContexts:input_type -> berth.guest.v1.ListCodeContextsRequest
-	7,  // 17: berth.guest.v1.Kernels.RestartContext:input_type -> berth.guest.v1.RestartCodeContextRequest
-	8,  // 18: berth.guest.v1.Kernels.InterruptContext:input_type -> berth.guest.v1.InterruptCodeContextRequest
-	10, // 19: berth.guest.v1.Kernels.RemoveContext:input_type -> berth.guest.v1.RemoveCodeContextRequest
-	12, // 20: berth.guest.v1.Kernels.RunCode:input_type -> berth.guest.v1.RunCodeRequest
-	13, // 21: berth.guest.v1.Kernels.AttachCode:input_type -> berth.guest.v1.AttachCodeRequest
-	14, // 22: berth.guest.v1.Kernels.CancelCode:input_type -> berth.guest.v1.CancelCodeRequest
-	16, // 23: berth.guest.v1.Kernels.ListLanguages:input_type -> berth.guest.v1.ListLanguagesRequest
-	4,  // 24: berth.guest.v1.Kernels.CreateContext:output_type -> berth.guest.v1.CodeContextResponse
-	6,  // 25: berth.guest.v1.Kernels.ListContexts:output_type -> berth.guest.v1.ListCodeContextsResponse
-	4,  // 26: berth.guest.v1.Kernels.RestartContext:output_type -> berth.guest.v1.CodeContextResponse
-	9,  // 27: berth.guest.v1.Kernels.InterruptContext:output_type -> berth.guest.v1.InterruptCodeContextResponse
-	11, // 28: berth.guest.v1.Kernels.RemoveContext:output_type -> berth.guest.v1.RemoveCodeContextResponse
-	18, // 29: berth.guest.v1.Kernels.RunCode:output_type -> berth.guest.v1.CodeEvent
-	18, // 30: berth.guest.v1.Kernels.AttachCode:output_type -> berth.guest.v1.CodeEvent
-	15, // 31: berth.guest.v1.Kernels.CancelCode:output_type -> berth.guest.v1.CancelCodeResponse
-	17, // 32: berth.guest.v1.Kernels.ListLanguages:output_type -> berth.guest.v1.ListLanguagesResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	3,  // 2: berth.guest.v1.PrepareCodeRequest.begin:type_name -> berth.guest.v1.CreateCodeContextRequest
+	2,  // 3: berth.guest.v1.ListCodeContextsResponse.contexts:type_name -> berth.guest.v1.CodeContext
+	3,  // 4: berth.guest.v1.RunCodeRequest.open:type_name -> berth.guest.v1.CreateCodeContextRequest
+	21, // 5: berth.guest.v1.CodeEvent.started:type_name -> berth.guest.v1.CodeStarted
+	22, // 6: berth.guest.v1.CodeEvent.text:type_name -> berth.guest.v1.CodeText
+	23, // 7: berth.guest.v1.CodeEvent.result:type_name -> berth.guest.v1.CodeResult
+	26, // 8: berth.guest.v1.CodeEvent.error:type_name -> berth.guest.v1.CodeError
+	27, // 9: berth.guest.v1.CodeEvent.clear:type_name -> berth.guest.v1.CodeClear
+	29, // 10: berth.guest.v1.CodeEvent.missed:type_name -> berth.guest.v1.CodeMissed
+	30, // 11: berth.guest.v1.CodeEvent.end:type_name -> berth.guest.v1.CodeEnd
+	28, // 12: berth.guest.v1.CodeEvent.keep_alive:type_name -> berth.guest.v1.CodeKeepAlive
+	24, // 13: berth.guest.v1.CodeResult.forms:type_name -> berth.guest.v1.CodeForm
+	25, // 14: berth.guest.v1.CodeResult.omitted:type_name -> berth.guest.v1.CodeOmitted
+	1,  // 15: berth.guest.v1.CodeEnd.status:type_name -> berth.guest.v1.CodeStatus
+	3,  // 16: berth.guest.v1.Kernels.CreateContext:input_type -> berth.guest.v1.CreateCodeContextRequest
+	7,  // 17: berth.guest.v1.Kernels.ListContexts:input_type -> berth.guest.v1.ListCodeContextsRequest
+	9,  // 18: berth.guest.v1.Kernels.RestartContext:input_type -> berth.guest.v1.RestartCodeContextRequest
+	10, // 19: berth.guest.v1.Kernels.InterruptContext:input_type -> berth.guest.v1.InterruptCodeContextRequest
+	12, // 20: berth.guest.v1.Kernels.RemoveContext:input_type -> berth.guest.v1.RemoveCodeContextRequest
+	14, // 21: berth.guest.v1.Kernels.RunCode:input_type -> berth.guest.v1.RunCodeRequest
+	15, // 22: berth.guest.v1.Kernels.AttachCode:input_type -> berth.guest.v1.AttachCodeRequest
+	16, // 23: berth.guest.v1.Kernels.CancelCode:input_type -> berth.guest.v1.CancelCodeRequest
+	5,  // 24: berth.guest.v1.Kernels.PrepareCode:input_type -> berth.guest.v1.PrepareCodeRequest
+	18, // 25: berth.guest.v1.Kernels.ListLanguages:input_type -> berth.guest.v1.ListLanguagesRequest
+	4,  // 26: berth.guest.v1.Kernels.CreateContext:output_type -> berth.guest.v1.CodeContextResponse
+	8,  // 27: berth.guest.v1.Kernels.ListContexts:output_type -> berth.guest.v1.ListCodeContextsResponse
+	4,  // 28: berth.guest.v1.Kernels.RestartContext:output_type -> berth.guest.v1.CodeContextResponse
+	11, // 29: berth.guest.v1.Kernels.InterruptContext:output_type -> berth.guest.v1.InterruptCodeContextResponse
+	13, // 30: berth.guest.v1.Kernels.RemoveContext:output_type -> berth.guest.v1.RemoveCodeContextResponse
+	20, // 31: berth.guest.v1.Kernels.RunCode:output_type -> berth.guest.v1.CodeEvent
+	20, // 32: berth.guest.v1.Kernels.AttachCode:output_type -> berth.guest.v1.CodeEvent
+	17, // 33: berth.guest.v1.Kernels.CancelCode:output_type -> berth.guest.v1.CancelCodeResponse
+	6,  // 34: berth.guest.v1.Kernels.PrepareCode:output_type -> berth.guest.v1.PrepareCodeResponse
+	19, // 35: berth.guest.v1.Kernels.ListLanguages:output_type -> berth.guest.v1.ListLanguagesResponse
+	26, // [26:36] is the sub-list for method output_type
+	16, // [16:26] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_v1_kernel_proto_init() }
@@ -1968,7 +2066,7 @@ func file_v1_kernel_proto_init() {
 	if File_v1_kernel_proto != nil {
 		return
 	}
-	file_v1_kernel_proto_msgTypes[16].OneofWrappers = []any{
+	file_v1_kernel_proto_msgTypes[18].OneofWrappers = []any{
 		(*CodeEvent_Started)(nil),
 		(*CodeEvent_Text)(nil),
 		(*CodeEvent_Result)(nil),
@@ -1984,7 +2082,7 @@ func file_v1_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_kernel_proto_rawDesc), len(file_v1_kernel_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

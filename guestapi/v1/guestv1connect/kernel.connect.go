@@ -50,6 +50,8 @@ const (
 	KernelsAttachCodeProcedure = "/berth.guest.v1.Kernels/AttachCode"
 	// KernelsCancelCodeProcedure is the fully-qualified name of the Kernels's CancelCode RPC.
 	KernelsCancelCodeProcedure = "/berth.guest.v1.Kernels/CancelCode"
+	// KernelsPrepareCodeProcedure is the fully-qualified name of the Kernels's PrepareCode RPC.
+	KernelsPrepareCodeProcedure = "/berth.guest.v1.Kernels/PrepareCode"
 	// KernelsListLanguagesProcedure is the fully-qualified name of the Kernels's ListLanguages RPC.
 	KernelsListLanguagesProcedure = "/berth.guest.v1.Kernels/ListLanguages"
 )
@@ -71,6 +73,9 @@ type KernelsClient interface {
 	AttachCode(context.Context, *connect.Request[v1.AttachCodeRequest]) (*connect.ServerStreamForClient[v1.CodeEvent], error)
 	// CancelCode drops a run that waits and interrupts one that is under way.
 	CancelCode(context.Context, *connect.Request[v1.CancelCodeRequest]) (*connect.Response[v1.CancelCodeResponse], error)
+	// PrepareCode starts a kernel ahead, for the first context that begins so or nearly
+	// so, and returns when it is ready. An older guest lacks it.
+	PrepareCode(context.Context, *connect.Request[v1.PrepareCodeRequest]) (*connect.Response[v1.PrepareCodeResponse], error)
 	// ListLanguages tells which languages have a kernel.
 	ListLanguages(context.Context, *connect.Request[v1.ListLanguagesRequest]) (*connect.Response[v1.ListLanguagesResponse], error)
 }
@@ -134,6 +139,12 @@ func NewKernelsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(kernelsMethods.ByName("CancelCode")),
 			connect.WithClientOptions(opts...),
 		),
+		prepareCode: connect.NewClient[v1.PrepareCodeRequest, v1.PrepareCodeResponse](
+			httpClient,
+			baseURL+KernelsPrepareCodeProcedure,
+			connect.WithSchema(kernelsMethods.ByName("PrepareCode")),
+			connect.WithClientOptions(opts...),
+		),
 		listLanguages: connect.NewClient[v1.ListLanguagesRequest, v1.ListLanguagesResponse](
 			httpClient,
 			baseURL+KernelsListLanguagesProcedure,
@@ -153,6 +164,7 @@ type kernelsClient struct {
 	runCode          *connect.Client[v1.RunCodeRequest, v1.CodeEvent]
 	attachCode       *connect.Client[v1.AttachCodeRequest, v1.CodeEvent]
 	cancelCode       *connect.Client[v1.CancelCodeRequest, v1.CancelCodeResponse]
+	prepareCode      *connect.Client[v1.PrepareCodeRequest, v1.PrepareCodeResponse]
 	listLanguages    *connect.Client[v1.ListLanguagesRequest, v1.ListLanguagesResponse]
 }
 
@@ -196,6 +208,11 @@ func (c *kernelsClient) CancelCode(ctx context.Context, req *connect.Request[v1.
 	return c.cancelCode.CallUnary(ctx, req)
 }
 
+// PrepareCode calls berth.guest.v1.Kernels.PrepareCode.
+func (c *kernelsClient) PrepareCode(ctx context.Context, req *connect.Request[v1.PrepareCodeRequest]) (*connect.Response[v1.PrepareCodeResponse], error) {
+	return c.prepareCode.CallUnary(ctx, req)
+}
+
 // ListLanguages calls berth.guest.v1.Kernels.ListLanguages.
 func (c *kernelsClient) ListLanguages(ctx context.Context, req *connect.Request[v1.ListLanguagesRequest]) (*connect.Response[v1.ListLanguagesResponse], error) {
 	return c.listLanguages.CallUnary(ctx, req)
@@ -218,6 +235,9 @@ type KernelsHandler interface {
 	AttachCode(context.Context, *connect.Request[v1.AttachCodeRequest], *connect.ServerStream[v1.CodeEvent]) error
 	// CancelCode drops a run that waits and interrupts one that is under way.
 	CancelCode(context.Context, *connect.Request[v1.CancelCodeRequest]) (*connect.Response[v1.CancelCodeResponse], error)
+	// PrepareCode starts a kernel ahead, for the first context that begins so or nearly
+	// so, and returns when it is ready. An older guest lacks it.
+	PrepareCode(context.Context, *connect.Request[v1.PrepareCodeRequest]) (*connect.Response[v1.PrepareCodeResponse], error)
 	// ListLanguages tells which languages have a kernel.
 	ListLanguages(context.Context, *connect.Request[v1.ListLanguagesRequest]) (*connect.Response[v1.ListLanguagesResponse], error)
 }
@@ -277,6 +297,12 @@ func NewKernelsHandler(svc KernelsHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(kernelsMethods.ByName("CancelCode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	kernelsPrepareCodeHandler := connect.NewUnaryHandler(
+		KernelsPrepareCodeProcedure,
+		svc.PrepareCode,
+		connect.WithSchema(kernelsMethods.ByName("PrepareCode")),
+		connect.WithHandlerOptions(opts...),
+	)
 	kernelsListLanguagesHandler := connect.NewUnaryHandler(
 		KernelsListLanguagesProcedure,
 		svc.ListLanguages,
@@ -301,6 +327,8 @@ func NewKernelsHandler(svc KernelsHandler, opts ...connect.HandlerOption) (strin
 			kernelsAttachCodeHandler.ServeHTTP(w, r)
 		case KernelsCancelCodeProcedure:
 			kernelsCancelCodeHandler.ServeHTTP(w, r)
+		case KernelsPrepareCodeProcedure:
+			kernelsPrepareCodeHandler.ServeHTTP(w, r)
 		case KernelsListLanguagesProcedure:
 			kernelsListLanguagesHandler.ServeHTTP(w, r)
 		default:
@@ -342,6 +370,10 @@ func (UnimplementedKernelsHandler) AttachCode(context.Context, *connect.Request[
 
 func (UnimplementedKernelsHandler) CancelCode(context.Context, *connect.Request[v1.CancelCodeRequest]) (*connect.Response[v1.CancelCodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Kernels.CancelCode is not implemented"))
+}
+
+func (UnimplementedKernelsHandler) PrepareCode(context.Context, *connect.Request[v1.PrepareCodeRequest]) (*connect.Response[v1.PrepareCodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Kernels.PrepareCode is not implemented"))
 }
 
 func (UnimplementedKernelsHandler) ListLanguages(context.Context, *connect.Request[v1.ListLanguagesRequest]) (*connect.Response[v1.ListLanguagesResponse], error) {
