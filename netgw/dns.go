@@ -3,19 +3,12 @@ package netgw
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
-	"golang.org/x/net/netutil"
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -40,79 +33,11 @@ var answered = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT, dns
 // asks for them goes on with addresses.
 var withoutAnswer = []uint16{dns.TypeHTTPS, dns.TypeSVCB, dns.TypeNS, dns.TypeSOA, dns.TypeCAA, dns.TypeDS, dns.TypeDNSKEY, dns.TypeNAPTR}
 
-// dnsServers answer a sandbox's questions at the gateway's own addresses.
-type dnsServers struct {
-	all  []*dns.Server
-	done chan error
-	busy chan struct{} // a place for each question under way
-}
-
-// serveDNS begins to answer, over UDP and TCP and both families.
-func (l *Link) serveDNS() error {
-	l.dns.busy = make(chan struct{}, questionsAtOnce)
-	l.dns.done = make(chan error, 4)
-	for _, at := range []struct {
-		proto tcpip.NetworkProtocolNumber
-		addr  netip.Addr
-	}{{ipv4.ProtocolNumber, GatewayAddr}, {ipv6.ProtocolNumber, GatewayAddr6}} {
-		full := tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFromSlice(at.addr.AsSlice()), Port: 53}
-		packets, err := gonet.DialUDP(l.stack, &full, nil, at.proto)
-		if err != nil {
-			return fmt.Errorf("listen for questions: %w", err)
-		}
-		l.answer(&dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(l.question)})
-		streams, err := gonet.ListenTCP(l.stack, full, at.proto)
-		if err != nil {
-			return fmt.Errorf("listen for questions: %w", err)
-		}
-		l.answer(&dns.Server{Listener: netutil.LimitListener(streams, dnsConnections), Handler: dns.HandlerFunc(l.question), MaxTCPQueries: 256})
-	}
-	return nil
-}
-
-func (l *Link) answer(s *dns.Server) {
-	s.MsgAcceptFunc = func(h dns.Header) dns.MsgAcceptAction {
-		const response = 1 << 15
-		switch {
-		case h.Bits&response != 0:
-			return dns.MsgIgnore
-		case h.Bits>>11&0xf != dns.OpcodeQuery:
-			return dns.MsgRejectNotImplemented
-		case h.Qdcount != 1:
-			return dns.MsgReject
-		}
-		return dns.MsgAccept
-	}
-	l.dns.all = append(l.dns.all, s)
-	started := make(chan struct{})
-	s.NotifyStartedFunc = func() { close(started) }
-	go func() { l.dns.done <- s.ActivateAndServe() }()
-	<-started
-}
-
-// close ends the servers and waits for them.
-func (d *dnsServers) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	for _, s := range d.all {
-		s.ShutdownContext(ctx)
-	}
-	for range d.all {
-		<-d.done
-	}
-}
-
-// question answers one message.
-func (l *Link) question(w dns.ResponseWriter, m *dns.Msg) {
+// question answers a message that has one question.
+func (l *Link) question(m *dns.Msg, stream bool) *dns.Msg {
 	reply := new(dns.Msg)
 	reply.SetReply(m)
 	reply.RecursionAvailable = true
-	select {
-	case l.dns.busy <- struct{}{}:
-		defer func() { <-l.dns.busy }()
-	default:
-		return // it asks again
-	}
 	q := m.Question[0]
 	q.Name = strings.ToLower(q.Name)
 	asked := asked{l: l, q: q, began: l.gateway.now()}
@@ -124,11 +49,11 @@ func (l *Link) question(w dns.ResponseWriter, m *dns.Msg) {
 		reply.SetEdns0(1232, false)
 		size = min(1232, max(size, int(opt.UDPSize())))
 	}
-	if _, stream := w.RemoteAddr().(*net.TCPAddr); stream {
+	if stream {
 		size = dns.MaxMsgSize
 	}
 	reply.Truncate(size)
-	w.WriteMsg(reply)
+	return reply
 }
 
 // asked is one question under way.

@@ -30,8 +30,11 @@ const (
 	// judged and dialled at once; more are dropped, and come again.
 	maxInFlight = 256
 
-	// bufferSize is the window of one connection, in each direction.
-	bufferSize = 1 << 20
+	// bufferSize is the window of a connection to the sandbox, in each direction, and
+	// streamWindow the largest of one that the sandbox has opened: what is there at
+	// once lets both sides work, and not wait for each other.
+	bufferSize   = 1 << 20
+	streamWindow = 2 << 20
 )
 
 // Link is the host's end of one sandbox's link.
@@ -47,7 +50,7 @@ type Link struct {
 	ctx   context.Context // ends with Close
 	end   context.CancelFunc
 	flows sync.WaitGroup
-	dns   dnsServers
+	dns   asking
 
 	dialling sync.RWMutex // held for reading while a dial is under way, for writing to close
 }
@@ -142,7 +145,7 @@ func (l *Link) configure() error {
 		return forward.HandlePacket(id, pkt)
 	})
 	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, l.datagram).HandlePacket)
-	return l.serveDNS()
+	return l.openDNS()
 }
 
 func (l *Link) tune() {

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -41,7 +40,7 @@ type tap struct {
 	raw  syscall.RawConn // file's descriptor, never one that took its number
 	done chan struct{}
 
-	// admit judges a packet before the stack gets it; nil admits all.
+	// admit judges a packet before the stack gets it, by its beginning; nil admits all.
 	admit func(tcpip.NetworkProtocolNumber, []byte) bool
 
 	attach     sync.Once
@@ -124,21 +123,21 @@ func (t *tap) read(d stack.NetworkDispatcher) {
 	in := newIncoming(t.raw)
 	defer in.release()
 	for {
-		head, packet, err := in.next()
+		size, err := in.next()
 		if err != nil {
 			return
 		}
-		if packet == nil {
+		if size == 0 {
 			continue
 		}
-		proto := header.Ethernet(head[vnetHeader:]).Type()
-		if t.admit != nil && !t.admit(proto, packet) {
+		proto := header.Ethernet(in.head[vnetHeader:]).Type()
+		if t.admit != nil && !t.admit(proto, in.shown(size)) {
 			continue
 		}
-		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(in.view(len(packet)))})
+		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: in.packet(proto, size)})
 		p.NetworkProtocolNumber = proto
 		// A frame whose checksum was left to us never crossed a wire.
-		p.RXChecksumValidated = head[0] != 0
+		p.RXChecksumValidated = in.head[0] != 0
 		d.DeliverNetworkPacket(proto, p)
 		p.DecRef()
 	}

@@ -23,6 +23,10 @@ func (l *Link) connect(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	seq, known := l.syns.take(id)
 	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
+	if asksGateway(to) {
+		l.answerStream(r)
+		return
+	}
 	if by := l.tenant.diverter(); by != nil && to.Port() != 53 && to.Port() != 853 { // names are asked of the gateway
 		l.divert(r, to, by)
 		return
@@ -109,7 +113,7 @@ func (l *Link) accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 // server's memory.
 func windowOf(open int) int {
 	const all = 32 << 20
-	return max(32<<10, min(bufferSize, all/max(open, 1)))
+	return max(32<<10, min(streamWindow, all/max(open, 1)))
 }
 
 // serve passes a connection's bytes, after what decides about them is known. up
