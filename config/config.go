@@ -130,6 +130,7 @@ type Store struct {
 type Snapshots struct {
 	Blobs string `toml:"blobs"` // a folder, or s3://bucket/prefix, as --blobs
 	Cache Size   `toml:"cache"` // disk for unpacked ones that nobody uses, as --snapshot-cache
+	Key   string `toml:"key"`   // file of the key that seals what is kept, as --snapshot-key; none: nothing is sealed
 }
 
 // DefaultTemporaryQuota is what a temporary account may use unless the file says

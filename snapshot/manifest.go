@@ -34,6 +34,8 @@ type Manifest struct {
 	Format int             `json:"format"`
 	About  json.RawMessage `json:"about"` // the owner's own words, a JSON value of at most 64 KiB
 	Files  []File          `json:"files"` // in the order in which they are loaded: small ones first
+
+	sealed bool // it was read from a sealed blob, and so are all of its chunks
 }
 
 // File is one file or stream.
@@ -49,8 +51,10 @@ type Chunk struct {
 	Offset int64 `json:"offset"` // in the file; a chunk begins where the one before ends, or later
 	Length int64 `json:"length"` // plain bytes; 1 to 8 MiB
 	Plain  Sum   `json:"plain"`  // of the plain bytes
-	Blob   Sum   `json:"blob"`   // names the blob: the chunk as one zstd frame
+	Blob   Sum   `json:"blob"`   // names the blob: the chunk as one zstd frame, sealed if the store seals
 	Stored int64 `json:"stored"` // bytes of the blob
+
+	Packed Sum `json:"packed,omitzero"` // of the frame, if the blob is sealed
 }
 
 // Sum is a SHA-256 sum, 64 hex digits in JSON.

@@ -125,7 +125,7 @@ func (s *Store) begin(ctx context.Context, bases []blob.Digest) (*saving, error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil {
+		if err != nil || s.sealer != nil && !m.sealed {
 			continue // it would only have spared work
 		}
 		m.each(func(_ *File, c *Chunk) { w.known[c.Plain] = *c })
@@ -221,20 +221,30 @@ func (w *saving) keep(ctx context.Context, plain []byte) (Chunk, error) {
 func (s *Store) pack(ctx context.Context, w *saving, sum Sum, plain []byte) (Chunk, error) {
 	buf := s.buffer(mostStored(int64(len(plain))))
 	defer s.buffers.Put(buf)
-	packed := s.encoder.EncodeAll(plain, (*buf)[:0])
-	c := Chunk{Length: int64(len(plain)), Plain: sum, Blob: sha256.Sum256(packed), Stored: int64(len(packed))}
+	return s.store(ctx, w, Chunk{Length: int64(len(plain)), Plain: sum}, s.encoder.EncodeAll(plain, (*buf)[:0]))
+}
+
+// store stores the frame of a chunk, unless that blob is there already.
+func (s *Store) store(ctx context.Context, w *saving, c Chunk, packed []byte) (Chunk, error) {
+	buf := s.buffer(int64(len(packed)) + sealOverhead())
+	defer s.buffers.Put(buf)
+	stored := s.sealed((*buf)[:0], packed)
+	c.Blob, c.Stored, c.Packed = sha256.Sum256(stored), int64(len(stored)), Sum{}
+	if s.sealer != nil {
+		c.Packed = sha256.Sum256(packed)
+	}
 	there, err := w.there(ctx, &c)
 	if err != nil {
 		return c, err
 	}
 	added := int64(0)
 	if !there {
-		if _, err := s.blobs.Put(ctx, bytes.NewReader(packed)); err != nil {
+		if _, err := s.blobs.Put(ctx, bytes.NewReader(stored)); err != nil {
 			return c, err
 		}
 		added = c.Stored
 	}
-	return w.record(sum, c, added), nil
+	return w.record(c.Plain, c, added), nil
 }
 
 // there pins a chunk's blob and tells whether it is stored, with its whole size.
@@ -266,7 +276,7 @@ func (w *saving) finish(ctx context.Context, m *Manifest) (*Saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed := w.store.encoder.EncodeAll(plain, nil)
+	packed := w.store.sealed(nil, w.store.encoder.EncodeAll(plain, nil))
 	c := Chunk{Blob: sha256.Sum256(packed), Stored: int64(len(packed))}
 	there, err := w.there(ctx, &c)
 	if err != nil {

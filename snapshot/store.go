@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -26,6 +27,8 @@ type Store struct {
 	loads int // chunks fetched at once, by one load
 	pins  pins
 
+	sealer *sealer // nil: blobs are not sealed
+
 	sweeping sync.Mutex // held by the one sweep
 
 	encoder *zstd.Encoder // EncodeAll alone
@@ -38,6 +41,10 @@ type Config struct {
 	Blobs blob.Store
 	Saves int // chunks compressed and stored at once by one save; 0 means one a core, at least 4
 	Loads int // chunks fetched and unpacked at once by one load; 0 means twice the cores, at least 8
+
+	// Key, of KeySize bytes, seals all that is stored. Chunks are shared among what
+	// was sealed with the same key. nil: nothing is sealed.
+	Key []byte
 }
 
 // New returns a Store.
@@ -63,6 +70,11 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{blobs: c.Blobs, saves: c.Saves, loads: c.Loads, encoder: encoder, decoder: decoder}
 	s.buffers.New = func() any { return new([]byte) }
+	if c.Key != nil {
+		if s.sealer, err = newSealer(c.Key); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -73,7 +85,12 @@ func (s *Store) Manifest(ctx context.Context, d blob.Digest) (*Manifest, error) 
 }
 
 func (s *Store) manifest(ctx context.Context, d blob.Digest) (*Manifest, error) {
-	packed, err := s.fetch(ctx, d, mostStored(maxManifest))
+	stored, err := s.fetch(ctx, d, mostStored(maxManifest))
+	if err != nil {
+		return nil, err
+	}
+	sealed := bytes.HasPrefix(stored, sealedMark)
+	packed, err := s.opened(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +98,11 @@ func (s *Store) manifest(ctx context.Context, d blob.Digest) (*Manifest, error) 
 	if err != nil {
 		return nil, sandbox.Errorf("unpack manifest", sandbox.Internal, "%s is damaged: %w", d, err)
 	}
-	return decodeManifest(plain)
+	m, err := decodeManifest(plain)
+	if err == nil {
+		m.sealed = sealed
+	}
+	return m, err
 }
 
 // unpackManifest grows its buffer with what there is, not with what is said.
@@ -119,8 +140,12 @@ func (s *Store) chunk(ctx context.Context, c *Chunk, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	packed, err := readExactly(r, *scratch)
+	stored, err := readExactly(r, *scratch)
 	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	packed, err := s.opened(stored)
+	if err != nil {
 		return err
 	}
 	if err := s.unpack(c, packed, buf); err != nil {

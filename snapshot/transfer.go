@@ -2,13 +2,13 @@ package snapshot
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth/blob"
@@ -37,15 +37,15 @@ func (s *Store) Export(ctx context.Context, d blob.Digest, to io.Writer) error {
 }
 
 func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer) error {
-	packed, err := s.fetch(ctx, d, mostStored(maxManifest))
-	if err != nil {
-		return err
-	}
 	m, err := s.manifest(ctx, d)
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(label{format, d})
+	packed, err := s.portable(ctx, d, m)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(label{format, blob.DigestOf(sha256.Sum256(packed))})
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,42 @@ func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer) error {
 	return out.Close()
 }
 
+// portable is the frame of a manifest that anybody can read: where it is sealed, one
+// that names the chunks by their frames. An exported file is not sealed.
+func (s *Store) portable(ctx context.Context, d blob.Digest, m *Manifest) ([]byte, error) {
+	if !m.sealed {
+		return s.fetch(ctx, d, mostStored(maxManifest))
+	}
+	open := *m
+	open.Files = slices.Clone(m.Files)
+	for i := range open.Files {
+		f := &open.Files[i]
+		f.Chunks = slices.Clone(f.Chunks)
+		for j, c := range f.Chunks {
+			f.Chunks[j].Blob, f.Chunks[j].Stored, f.Chunks[j].Packed = c.frame(), c.Stored-sealOverhead(), Sum{}
+		}
+	}
+	plain, err := open.encode()
+	if err != nil {
+		return nil, err
+	}
+	return s.encoder.EncodeAll(plain, nil), nil
+}
+
+// frame is the sum of a chunk's zstd frame.
+func (c *Chunk) frame() Sum {
+	if c.Packed != (Sum{}) {
+		return c.Packed
+	}
+	return c.Blob
+}
+
 func (s *Store) exportChunk(ctx context.Context, out *tar.Writer, c *Chunk) error {
-	packed, err := s.fetch(ctx, c.Blob.digest(), c.Stored)
+	stored, err := s.fetch(ctx, c.Blob.digest(), c.Stored)
+	if err != nil {
+		return err
+	}
+	packed, err := s.opened(stored)
 	if err != nil {
 		return err
 	}
@@ -79,7 +113,7 @@ func (s *Store) exportChunk(ctx context.Context, out *tar.Writer, c *Chunk) erro
 	if err := s.unpack(c, packed, *buf); err != nil {
 		return sandbox.Errorf("unpack chunk", sandbox.Internal, "%s is damaged: %w", c.Blob.digest(), err)
 	}
-	return writeEntry(out, chunkPrefix+c.Blob.digest().Hex(), packed)
+	return writeEntry(out, chunkPrefix+c.frame().digest().Hex(), packed)
 }
 
 func writeEntry(out *tar.Writer, name string, b []byte) error {
@@ -125,19 +159,26 @@ func (s *Store) importFrom(ctx context.Context, from io.Reader, accept Accept) (
 			w.release()
 		}
 	}()
+	taken := make(map[Sum]Chunk, len(wanted))
 	for len(wanted) > 0 {
 		c, packed, err := nextChunk(in, wanted)
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := w.take(ctx, c, packed); err != nil {
+		delete(wanted, c.Blob)
+		kept, err := w.take(ctx, c, packed)
+		if err != nil {
 			return nil, nil, err
 		}
-		delete(wanted, c.Blob)
+		taken[c.Blob] = kept
 	}
 	if _, err := in.Next(); err != io.EOF {
 		return nil, nil, malformed(errors.Join(errors.New("something follows the last chunk"), err))
 	}
+	m.each(func(_ *File, c *Chunk) { // they may be sealed here
+		kept := taken[c.Blob]
+		c.Blob, c.Stored, c.Packed = kept.Blob, kept.Stored, kept.Packed
+	})
 	saved, err := w.finish(ctx, m)
 	return saved, m, err
 }
@@ -209,24 +250,16 @@ func nextChunk(in *tar.Reader, wanted map[Sum]*Chunk) (*Chunk, []byte, error) {
 }
 
 // take checks a chunk that came from outside and stores it.
-func (w *saving) take(ctx context.Context, c *Chunk, packed []byte) error {
+func (w *saving) take(ctx context.Context, c *Chunk, packed []byte) (Chunk, error) {
 	if Sum(sha256.Sum256(packed)) != c.Blob {
-		return malformed(fmt.Errorf("%s has other bytes than its name says", c.Blob.digest()))
+		return *c, malformed(fmt.Errorf("%s has other bytes than its name says", c.Blob.digest()))
 	}
 	buf := w.store.buffer(c.Length)
 	defer w.store.buffers.Put(buf)
 	if err := w.store.unpack(c, packed, *buf); err != nil {
-		return malformed(fmt.Errorf("%s: %w", c.Blob.digest(), err))
+		return *c, malformed(fmt.Errorf("%s: %w", c.Blob.digest(), err))
 	}
-	there, err := w.there(ctx, c)
-	if err != nil || there {
-		return err
-	}
-	if _, err := w.store.blobs.Put(ctx, bytes.NewReader(packed)); err != nil {
-		return err
-	}
-	w.record(c.Plain, *c, c.Stored)
-	return nil
+	return w.store.store(ctx, w, *c, packed)
 }
 
 // readEntry reads the next entry, which must be a file of that name of at most so

@@ -20,13 +20,17 @@ func TestSnapshotsInABucket(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
 	blobs := "s3://" + filepath.Base(bucket.Folder) + "/berth?region=us-east-1&endpoint=" + bucket.URL
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("0f", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r := startReal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if err := r.stop(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	r.with(t, "--blobs", blobs, "--snapshot-cache", "1B")
+	r.with(t, "--blobs", blobs, "--snapshot-cache", "1B", "--snapshot-key", key)
 	s, err := r.Create(ctx, sandbox.CreateRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +44,8 @@ func TestSnapshotsInABucket(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(r.data, "blobs", "*", "*", "*")); len(left) > 0 {
 		t.Errorf("%d blobs are on the server's own disk", len(left))
 	}
+
+	sealedAll(t, bucket.Folder)
 
 	// The bucket refuses: nothing is left, and the sandbox runs on.
 	for status, kind := range map[int]sandbox.Kind{507: sandbox.Exhausted, 403: sandbox.Unavailable} {
@@ -62,6 +68,14 @@ func TestSnapshotsInABucket(t *testing.T) {
 
 	r.kill(t)
 	r.with(t, "--blobs", blobs, "--snapshot-cache", "1B")
+	_, err = r.Create(ctx, sandbox.CreateRequest{Snapshot: "one"})
+	if sandbox.KindOf(err) != sandbox.Unsupported || !strings.Contains(sandbox.HintOf(err), "snapshots.key") {
+		t.Errorf("without the key: %v", err)
+	}
+	if err := r.stop(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	r.with(t, "--blobs", blobs, "--snapshot-cache", "1B", "--snapshot-key", key)
 	child, err := r.Create(ctx, sandbox.CreateRequest{Snapshot: "one"})
 	if err != nil {
 		t.Fatal(err)
@@ -98,4 +112,25 @@ func (r *real) with(t *testing.T, flags ...string) {
 		t.Fatal(err)
 	}
 	r.meet(t)
+}
+
+// sealedAll makes sure that nothing in the bucket can be read without the key, but
+// whose it is.
+func sealedAll(t *testing.T, folder string) {
+	t.Helper()
+	blobs := 0
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Base(path) == "owner" {
+			return err
+		}
+		blobs++
+		b, err := os.ReadFile(path)
+		if !strings.HasPrefix(string(b), "berthS1\n") {
+			t.Errorf("%s is not sealed: %.20q", path, b)
+		}
+		return err
+	})
+	if err != nil || blobs == 0 {
+		t.Errorf("%d blobs, %v", blobs, err)
+	}
 }

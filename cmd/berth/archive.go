@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/blob/s3"
 	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/secret"
 	"github.com/berth-dev/berth/snapshot"
 )
 
@@ -34,11 +35,12 @@ const defaultCache = "8GiB"
 
 // archiveFlags say where snapshots and backups are kept.
 type archiveFlags struct {
-	blobs, cache string
+	blobs, cache, key string
 }
 
 func (f *archiveFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.blobs, "blobs", "", "where snapshots and backups are kept: a folder, or s3://bucket/prefix?endpoint=URL&region=NAME (default DATA/"+blobsDir+")")
+	flags.StringVar(&f.key, "snapshot-key", "", "file of the key that seals snapshots and backups where they are kept, 64 hex digits (default: they are not sealed)")
 	flags.StringVar(&f.cache, "snapshot-cache", defaultCache, "disk that unpacked snapshots may use while nobody uses them")
 }
 
@@ -46,6 +48,9 @@ func (f *archiveFlags) register(flags *pflag.FlagSet) {
 func (f *archiveFlags) configure(cmd *cobra.Command, c config.Snapshots) {
 	if c.Blobs != "" && !cmd.Flags().Changed("blobs") {
 		f.blobs = c.Blobs
+	}
+	if c.Key != "" && !cmd.Flags().Changed("snapshot-key") {
+		f.key = c.Key
 	}
 	if c.Cache != 0 && !cmd.Flags().Changed("snapshot-cache") {
 		f.cache = strconv.FormatInt(int64(c.Cache), 10)
@@ -62,11 +67,28 @@ func (f *archiveFlags) open(ctx context.Context, data string) (*snapshot.Shelf, 
 	if err != nil {
 		return nil, err
 	}
-	store, err := snapshot.New(snapshot.Config{Blobs: blobs})
+	key, err := f.sealingKey()
+	if err != nil {
+		return nil, err
+	}
+	defer clear(key)
+	store, err := snapshot.New(snapshot.Config{Blobs: blobs, Key: key})
 	if err != nil {
 		return nil, err
 	}
 	return snapshot.OpenShelf(store, filepath.Join(data, snapshotsDir), bootID(), budget)
+}
+
+// sealingKey reads the key of the flags; nil if they name none.
+func (f *archiveFlags) sealingKey() ([]byte, error) {
+	if f.key == "" {
+		return nil, nil
+	}
+	key, err := secret.ReadKey(f.key)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "seal snapshots", Kind: sandbox.KindOf(err), Err: err}
+	}
+	return key, nil
 }
 
 func (f *archiveFlags) openBlobs(ctx context.Context, data string) (blob.Store, error) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -26,6 +28,20 @@ func TestFolderOfBlobsHasOneOwner(t *testing.T) {
 	} {
 		if _, err := bad.open(t.Context(), mine); sandbox.KindOf(err) != sandbox.Invalid || sandbox.HintOf(err) == "" {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestKeyThatIsNotThere: a server that was told to seal does not start without.
+func TestKeyThatIsNotThere(t *testing.T) {
+	loose := filepath.Join(t.TempDir(), "loose")
+	if err := os.WriteFile(loose, []byte(strings.Repeat("0f", 32)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, kind := range map[string]sandbox.Kind{filepath.Join(t.TempDir(), "none"): sandbox.NotFound, loose: sandbox.Forbidden} {
+		f := &archiveFlags{cache: defaultCache, key: path}
+		if _, err := f.open(t.Context(), t.TempDir()); sandbox.KindOf(err) != kind || sandbox.HintOf(err) == "" {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
