@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -164,7 +165,7 @@ func TestForgedSources(t *testing.T) {
 				return err
 			}
 			defer unix.Close(fd)
-			return unix.Sendto(fd, forgedSYN(from, site), 0, &unix.SockaddrInet4{Addr: [4]byte{93, 184, 216, 34}})
+			return unix.Sendto(fd, forgedSYN(from, site, 12288), 0, &unix.SockaddrInet4{Addr: [4]byte{93, 184, 216, 34}})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -186,12 +187,67 @@ func TestForgedSources(t *testing.T) {
 	}
 }
 
-func forgedSYN(from, to string) []byte {
+func forgedSYN(from, to string, port uint16) []byte {
 	b := make([]byte, header.IPv4MinimumSize+header.TCPMinimumSize)
 	src, dst := tcpip.AddrFromSlice(net.ParseIP(from).To4()), tcpip.AddrFromSlice(net.ParseIP(to).To4())
 	header.IPv4(b).Encode(&header.IPv4Fields{TotalLength: uint16(len(b)), TTL: 64, Protocol: uint8(header.TCPProtocolNumber), SrcAddr: src, DstAddr: dst})
 	syn := header.TCP(b[header.IPv4MinimumSize:])
-	syn.Encode(&header.TCPFields{SrcPort: 12288, DstPort: 80, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 65535})
+	syn.Encode(&header.TCPFields{SrcPort: port, DstPort: 80, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 65535})
 	syn.SetChecksum(^syn.CalculateChecksum(header.PseudoHeaderChecksum(header.TCPProtocolNumber, src, dst, header.TCPMinimumSize)))
 	return b
+}
+
+// TestCloseDuringHandshakes closes a link while the sandbox begins connections that
+// it never completes.
+func TestCloseDuringHandshakes(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	w.listenTCP(site+":80", echo)
+	for n := range 20 {
+		ns := inside(t)
+		l, err := w.gateway.Open(ns, w.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ns.within(func() error { return begin(100, n) }); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		select {
+		case <-closed:
+		case <-time.After(time.Minute):
+			t.Fatal("closing a link whose sandbox completes no handshake hangs")
+		}
+	}
+}
+
+// begin sends the first packets of so many connections. The kernel, which knows
+// nothing of them, has no way on which to refuse the answers.
+func begin(count, round int) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	nowhere := &net.IPNet{IP: net.ParseIP(site).To4(), Mask: net.CIDRMask(32, 32)}
+	if err := h.RouteReplace(&netlink.Route{Dst: nowhere, Type: unix.RTN_BLACKHOLE}); err != nil {
+		return err
+	}
+	dev, err := net.InterfaceByName(device)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	frame := append(append(append([]byte{}, gatewayMAC...), guestMAC...), 0x08, 0x00)
+	for n := range count {
+		syn := forgedSYN(GuestAddr.String(), site, uint16(20000+round*count+n))
+		if err := unix.Sendto(fd, append(frame[:len(frame):len(frame)], syn...), 0, &unix.SockaddrLinklayer{Ifindex: dev.Index}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -202,8 +202,8 @@ func FuzzListen(f *testing.F) {
 
 // FuzzInspect wants no packet to pass that is not the sandbox's own.
 func FuzzInspect(f *testing.F) {
-	f.Add(forgedSYN(GuestAddr.String(), site), false)
-	f.Add(forgedSYN("8.8.8.8", site), true)
+	f.Add(forgedSYN(GuestAddr.String(), site, 12288), false)
+	f.Add(forgedSYN("8.8.8.8", site, 12288), true)
 	f.Fuzz(func(t *testing.T, b []byte, six bool) {
 		if six {
 			if r, _ := inspectV6(b); r == permit && string(b[8:24]) != string(GuestAddr6.AsSlice()) && b[6] != 58 {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
@@ -136,7 +137,10 @@ func (l *Link) configure() error {
 	}
 	l.tune()
 	forward := tcp.NewForwarder(s, 0, maxInFlight, func(r *tcp.ForwarderRequest) {
-		l.flows.Add(1)
+		if !l.enter() {
+			r.Complete(false)
+			return
+		}
 		defer l.flows.Done()
 		l.connect(r)
 	})
@@ -194,9 +198,44 @@ func (l *Link) Close() error {
 	l.stack.Close()
 	l.tap.Close()
 	l.tap.Wait()
+	l.waitFlows()
 	l.stack.Wait()
-	l.flows.Wait()
 	l.out.Close()
 	l.gateway.leave(l.tenant)
 	return nil
+}
+
+// enter counts one more flow, which says l.flows.Done when it ends. It reports
+// whether the link is open.
+func (l *Link) enter() bool {
+	l.dialling.RLock()
+	defer l.dialling.RUnlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.flows.Add(1)
+	return true
+}
+
+// waitFlows ends what the stack did not know of yet when it was closed: the handshake
+// of a connection that was just being made would wait two minutes for a sandbox that
+// nobody hears any more.
+func (l *Link) waitFlows() {
+	done := make(chan struct{})
+	go func() {
+		l.flows.Wait()
+		close(done)
+	}()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		for _, e := range l.stack.RegisteredEndpoints() {
+			e.Abort()
+		}
+		select {
+		case <-done:
+			return
+		case <-again.C:
+		}
+	}
 }
