@@ -24,7 +24,7 @@ func (c *Client) Find(ctx context.Context, q sandbox.FindQuery) ([]sandbox.FileI
 		return nil, false, sandbox.Errorf(op, sandbox.Invalid, "depth takes 1 to %d and limit 1 to %d, not %d and %d", MaxDepth, MaxEntries, q.Depth, q.Limit)
 	}
 	list := &guestv1.ListDirRequest{Path: []byte(q.Path), Depth: int32(q.Depth), Limit: int32(q.Limit), After: []byte(q.After)}
-	r, err := callLong(ctx, op, c.tools.Find, &guestv1.FindRequest{List: list, Glob: q.Glob})
+	r, err := callLong(c.to(ctx), op, c.tools.Find, &guestv1.FindRequest{List: list, Glob: q.Glob})
 	if err != nil {
 		return nil, false, err
 	}
@@ -46,7 +46,7 @@ func (c *Client) Change(ctx context.Context, path string, ch sandbox.FileChange)
 		n := ch.Modified.UnixNano()
 		q.ModifiedUnixNano = &n
 	}
-	r, err := callLong(ctx, op, c.tools.Change, q)
+	r, err := callLong(c.to(ctx), op, c.tools.Change, q)
 	if err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) Copy(ctx context.Context, from, to string, o sandbox.CopyOption
 			return sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
 		}
 	}
-	r, err := callLong(ctx, op, c.tools.Copy, &guestv1.CopyRequest{From: []byte(from), To: []byte(to), Recursive: o.Recursive, Replace: o.Replace})
+	r, err := callLong(c.to(ctx), op, c.tools.Copy, &guestv1.CopyRequest{From: []byte(from), To: []byte(to), Recursive: o.Recursive, Replace: o.Replace})
 	if err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -75,7 +75,7 @@ func (c *Client) Link(ctx context.Context, path, target, user string, replace bo
 	if err := sandbox.CheckPath(path); err != nil {
 		return sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
 	}
-	r, err := call(ctx, op, c.tools.Link, &guestv1.LinkRequest{Path: []byte(path), Target: []byte(target), User: user, Replace: replace})
+	r, err := call(c.to(ctx), op, c.tools.Link, &guestv1.LinkRequest{Path: []byte(path), Target: []byte(target), User: user, Replace: replace})
 	if err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -88,7 +88,7 @@ func (c *Client) Hash(ctx context.Context, path string) (sandbox.FileHash, error
 	if err := sandbox.CheckPath(path); err != nil {
 		return sandbox.FileHash{}, &sandbox.Error{Op: op, Err: err}
 	}
-	r, err := callLong(ctx, op, c.tools.Hash, &guestv1.HashRequest{Path: []byte(path)})
+	r, err := callLong(c.to(ctx), op, c.tools.Hash, &guestv1.HashRequest{Path: []byte(path)})
 	if err != nil {
 		return sandbox.FileHash{}, err
 	}
@@ -104,7 +104,7 @@ func (c *Client) Attributes(ctx context.Context, path string) (sandbox.Attribute
 	if err := sandbox.CheckPath(path); err != nil {
 		return nil, &sandbox.Error{Op: op, Err: err}
 	}
-	r, err := call(ctx, op, c.tools.GetAttributes, &guestv1.GetAttributesRequest{Path: []byte(path)})
+	r, err := call(c.to(ctx), op, c.tools.GetAttributes, &guestv1.GetAttributesRequest{Path: []byte(path)})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (c *Client) SetAttributes(ctx context.Context, path string, ch sandbox.Attr
 	for name, value := range ch.Set {
 		q.Set = append(q.Set, &guestv1.Attribute{Name: name, Value: value})
 	}
-	r, err := call(ctx, op, c.tools.SetAttributes, q)
+	r, err := call(c.to(ctx), op, c.tools.SetAttributes, q)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
-	"github.com/berth-dev/berth/guestapi/v1/guestv1connect"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -37,16 +36,9 @@ const (
 // errors are *sandbox.Error with the guest's kind, or Unavailable when the guest
 // cannot be reached.
 type Client struct {
-	rpc   guestv1connect.GuestClient
-	procs guestv1connect.ProcessesClient
-	shell guestv1connect.SessionsClient
-	terms guestv1connect.TerminalsClient
-	tools guestv1connect.FilesClient
-	eyes  guestv1connect.WatcherClient
-	ports guestv1connect.PortsClient
-	code  guestv1connect.KernelsClient
+	*services
 	dial  func(context.Context) (net.Conn, error)
-	self  guestv1connect.IdentityClient
+	ways  *ways           // of every call
 	calls *http.Transport // HTTP/2: one connection for many calls
 	brief *http.Transport // HTTP/1.1: one connection for each call that is soon over
 	files *http.Transport // HTTP/1.1: one connection for each body
@@ -88,24 +80,11 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	c.calls.Protocols.SetUnencryptedHTTP2(true)
 	c.brief.Protocols.SetHTTP1(true)
 	c.files.Protocols.SetHTTP1(true)
-	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &http.Client{Transport: c.files, CheckRedirect: noRedirects}
-	over := &http.Client{Transport: &ways{shared: c.calls, alone: c.brief, busy: make(chan struct{}, briefCalls)}, CheckRedirect: noRedirects}
-	bounds := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
-	c.rpc = guestv1connect.NewGuestClient(over, origin, bounds...)
-	c.procs = guestv1connect.NewProcessesClient(over, origin, bounds...)
-	c.shell = guestv1connect.NewSessionsClient(over, origin, bounds...)
-	c.tools = guestv1connect.NewFilesClient(over, origin, bounds...)
-	c.terms = guestv1connect.NewTerminalsClient(over, origin, bounds...)
-	c.eyes = guestv1connect.NewWatcherClient(over, origin, bounds...)
-	c.ports = guestv1connect.NewPortsClient(over, origin, bounds...)
-	c.self = guestv1connect.NewIdentityClient(over, origin, bounds...)
-	c.code = guestv1connect.NewKernelsClient(over, origin, connect.WithReadMaxBytes(maxCodeEvent), connect.WithAcceptCompression("gzip", nil, nil))
+	c.services = everywhere()
+	c.ways = &ways{shared: c.calls, alone: c.brief, busy: make(chan struct{}, briefCalls)}
 	return c
 }
-
-// origin fills the place of a host name; the dialer knows where the guest is.
-const origin = "http://guest"
 
 // Close closes the idle connections. Streams that are open stay so until they
 // are closed; a later call connects again.
@@ -129,7 +108,7 @@ type Hello struct {
 // Unsupported.
 func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	const op = "greet the guest"
-	r, err := call(ctx, op, c.rpc.Hello, &guestv1.HelloRequest{})
+	r, err := call(c.to(ctx), op, c.rpc.Hello, &guestv1.HelloRequest{})
 	if err != nil {
 		return Hello{}, err
 	}

@@ -19,7 +19,7 @@ func (c *Client) Stat(ctx context.Context, path string, follow bool) (sandbox.Fi
 	if err := sandbox.CheckPath(path); err != nil {
 		return sandbox.FileInfo{}, &sandbox.Error{Op: op, Err: err}
 	}
-	r, err := call(ctx, op, c.rpc.Stat, &guestv1.StatRequest{Path: []byte(path), Follow: follow})
+	r, err := call(c.to(ctx), op, c.rpc.Stat, &guestv1.StatRequest{Path: []byte(path), Follow: follow})
 	if err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -37,7 +37,7 @@ func (c *Client) ListDir(ctx context.Context, path string, depth, limit int, aft
 	if depth < 0 || depth > MaxDepth || limit < 0 || limit > MaxEntries {
 		return nil, false, sandbox.Errorf(op, sandbox.Invalid, "depth takes 1 to %d and limit 1 to %d, not %d and %d", MaxDepth, MaxEntries, depth, limit)
 	}
-	r, err := call(ctx, op, c.rpc.ListDir, &guestv1.ListDirRequest{Path: []byte(path), Depth: int32(depth), Limit: int32(limit), After: []byte(after)})
+	r, err := call(c.to(ctx), op, c.rpc.ListDir, &guestv1.ListDirRequest{Path: []byte(path), Depth: int32(depth), Limit: int32(limit), After: []byte(after)})
 	if err != nil {
 		return nil, false, err
 	}
@@ -74,7 +74,7 @@ func (c *Client) MakeDir(ctx context.Context, path string, mode uint32, user str
 	if err := checkText(op, user); err != nil {
 		return sandbox.FileInfo{}, err
 	}
-	r, err := call(ctx, op, c.rpc.MakeDir, &guestv1.MakeDirRequest{Path: []byte(path), Mode: mode, User: user, Parents: parents})
+	r, err := call(c.to(ctx), op, c.rpc.MakeDir, &guestv1.MakeDirRequest{Path: []byte(path), Mode: mode, User: user, Parents: parents})
 	if err != nil {
 		return sandbox.FileInfo{}, err
 	}
@@ -89,7 +89,7 @@ func (c *Client) Move(ctx context.Context, from, to string, replace bool) error 
 			return &sandbox.Error{Op: op, Err: err}
 		}
 	}
-	_, err := callLong(ctx, op, c.rpc.Move, &guestv1.MoveRequest{From: []byte(from), To: []byte(to), Replace: replace})
+	_, err := callLong(c.to(ctx), op, c.rpc.Move, &guestv1.MoveRequest{From: []byte(from), To: []byte(to), Replace: replace})
 	return err
 }
 
@@ -99,7 +99,7 @@ func (c *Client) Remove(ctx context.Context, path string, recursive bool) error 
 	if err := sandbox.CheckPath(path); err != nil {
 		return &sandbox.Error{Op: op, Err: err}
 	}
-	_, err := callLong(ctx, op, c.rpc.Remove, &guestv1.RemoveRequest{Path: []byte(path), Recursive: recursive})
+	_, err := callLong(c.to(ctx), op, c.rpc.Remove, &guestv1.RemoveRequest{Path: []byte(path), Recursive: recursive})
 	return err
 }
 

@@ -12,13 +12,13 @@ import (
 // minutes: for a machine that is about to be copied. Zero ends that; commands
 // whose streams broke meanwhile are then ended.
 func (c *Client) Hold(ctx context.Context, d time.Duration) error {
-	_, err := call(ctx, "hold the guest's streams", c.self.Hold, &guestv1.HoldRequest{Ms: d.Milliseconds()})
+	_, err := call(c.to(ctx), "hold the guest's streams", c.self.Hold, &guestv1.HoldRequest{Ms: d.Milliseconds()})
 	return err
 }
 
 // Loosen lets what runs now outlive its streams, however those end.
 func (c *Client) Loosen(ctx context.Context) error {
-	_, err := call(ctx, "loosen the guest's streams", c.self.Hold, &guestv1.HoldRequest{Loosen: true})
+	_, err := call(c.to(ctx), "loosen the guest's streams", c.self.Hold, &guestv1.HoldRequest{Loosen: true})
 	return err
 }
 
@@ -26,7 +26,7 @@ func (c *Client) Loosen(ctx context.Context) error {
 // connection but this client's is closed, and new ones need the new secret. The
 // client is of no use after that.
 func (c *Client) Identify(ctx context.Context, sandboxID string, secret guestapi.Secret, hostname string) error {
-	_, err := call(ctx, "identify the guest", c.self.Identify,
+	_, err := call(c.to(ctx), "identify the guest", c.self.Identify,
 		&guestv1.IdentifyRequest{SandboxId: sandboxID, Secret: secret[:], Hostname: hostname})
 	return err
 }

@@ -22,7 +22,7 @@ const maxListening = 256
 // they are.
 func (c *Client) Ports(ctx context.Context, owners bool) ([]sandbox.Port, error) {
 	const op = "list ports"
-	r, err := call(ctx, op, c.ports.ListPorts, &guestv1.ListPortsRequest{Owners: owners})
+	r, err := call(c.to(ctx), op, c.ports.ListPorts, &guestv1.ListPortsRequest{Owners: owners})
 	if err != nil {
 		return nil, err
 	}

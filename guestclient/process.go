@@ -30,7 +30,7 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 	for k, v := range cmd.Env {
 		r.Env = append(r.Env, []byte(k+"="+v))
 	}
-	return open(briefly(ctx), op, c.rpc.Start, r, &processReading{})
+	return open(briefly(c.to(ctx)), op, c.rpc.Start, r, &processReading{})
 }
 
 // Attach returns the events of a process, by id or name, from the given offsets
@@ -40,7 +40,7 @@ func (c *Client) Attach(ctx context.Context, process string, from sandbox.Offset
 	if err := checkText(op, process); err != nil {
 		return nil, err
 	}
-	return open(ctx, op, c.rpc.Attach,
+	return open(c.to(ctx), op, c.rpc.Attach,
 		&guestv1.AttachRequest{Process: process, StdoutOffset: from.Stdout, StderrOffset: from.Stderr}, &processReading{at: from})
 }
 
@@ -55,7 +55,7 @@ func (c *Client) Input(ctx context.Context, process string, data []byte) error {
 	for len(data) > 0 {
 		part := data[:min(len(data), inputPart)]
 		data = data[len(part):]
-		if _, err := callLong(ctx, op, c.rpc.Input, &guestv1.InputRequest{Process: process, Data: part}); err != nil {
+		if _, err := callLong(c.to(ctx), op, c.rpc.Input, &guestv1.InputRequest{Process: process, Data: part}); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Client) CloseInput(ctx context.Context, process string) error {
 	if err := checkText(op, process); err != nil {
 		return err
 	}
-	_, err := callLong(ctx, op, c.rpc.CloseInput, &guestv1.CloseInputRequest{Process: process})
+	_, err := callLong(c.to(ctx), op, c.rpc.CloseInput, &guestv1.CloseInputRequest{Process: process})
 	return err
 }
 
@@ -79,7 +79,7 @@ func (c *Client) Signal(ctx context.Context, process, signal string) error {
 	if err := checkText(op, process, signal); err != nil {
 		return err
 	}
-	_, err := call(ctx, op, c.rpc.Signal, &guestv1.SignalRequest{Process: process, Signal: signal})
+	_, err := call(c.to(ctx), op, c.rpc.Signal, &guestv1.SignalRequest{Process: process, Signal: signal})
 	return err
 }
 
@@ -89,7 +89,7 @@ func (c *Client) Wait(ctx context.Context, process string) (sandbox.Exit, error)
 	if err := checkText(op, process); err != nil {
 		return sandbox.Exit{}, err
 	}
-	r, err := callLong(ctx, op, c.rpc.Wait, &guestv1.WaitRequest{Process: process})
+	r, err := callLong(c.to(ctx), op, c.rpc.Wait, &guestv1.WaitRequest{Process: process})
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
@@ -103,7 +103,7 @@ func (c *Client) Wait(ctx context.Context, process string) (sandbox.Exit, error)
 // their starts: all that live, and the last that ended. Long arguments are cut.
 func (c *Client) Processes(ctx context.Context) ([]sandbox.Process, error) {
 	const op = "list processes"
-	r, err := call(ctx, op, c.rpc.ListProcesses, &guestv1.ListProcessesRequest{})
+	r, err := call(c.to(ctx), op, c.rpc.ListProcesses, &guestv1.ListProcessesRequest{})
 	if err != nil {
 		return nil, err
 	}

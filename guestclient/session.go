@@ -21,7 +21,7 @@ func (c *Client) OpenSession(ctx context.Context, o sandbox.SessionOptions) (s s
 	for k, v := range o.Env {
 		q.Env = append(q.Env, []byte(k+"="+v))
 	}
-	r, err := call(ctx, op, c.shell.OpenSession, q)
+	r, err := call(c.to(ctx), op, c.shell.OpenSession, q)
 	if err != nil {
 		return s, false, err
 	}
@@ -44,13 +44,13 @@ func (c *Client) RunInSession(ctx context.Context, name string, cmd sandbox.Comm
 	for _, a := range cmd.Argv {
 		r.Argv = append(r.Argv, []byte(a))
 	}
-	return open(ctx, op, c.shell.RunInSession, r, &processReading{})
+	return open(c.to(ctx), op, c.shell.RunInSession, r, &processReading{})
 }
 
 // Sessions lists the sessions by name.
 func (c *Client) Sessions(ctx context.Context) ([]sandbox.Session, error) {
 	const op = "list sessions"
-	r, err := call(ctx, op, c.shell.ListSessions, &guestv1.ListSessionsRequest{})
+	r, err := call(c.to(ctx), op, c.shell.ListSessions, &guestv1.ListSessionsRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (c *Client) Sessions(ctx context.Context) ([]sandbox.Session, error) {
 // CancelSession ends the command that runs and drops those that wait; with the
 // id of a process, that one alone. It returns how many there were.
 func (c *Client) CancelSession(ctx context.Context, name, process string) (int, error) {
-	r, err := call(ctx, "cancel session", c.shell.CancelSession, &guestv1.CancelSessionRequest{Session: name, Process: process})
+	r, err := call(c.to(ctx), "cancel session", c.shell.CancelSession, &guestv1.CancelSessionRequest{Session: name, Process: process})
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (c *Client) CancelSession(ctx context.Context, name, process string) (int, 
 
 // CloseSession ends a session with all that its shells left running.
 func (c *Client) CloseSession(ctx context.Context, name string) error {
-	_, err := call(ctx, "close session", c.shell.CloseSession, &guestv1.CloseSessionRequest{Session: name})
+	_, err := call(c.to(ctx), "close session", c.shell.CloseSession, &guestv1.CloseSessionRequest{Session: name})
 	return err
 }
 

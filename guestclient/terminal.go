@@ -22,7 +22,7 @@ func (c *Client) OpenTerminal(ctx context.Context, q sandbox.TerminalRequest) (t
 	for k, v := range q.Env {
 		r.Env = append(r.Env, []byte(k+"="+v))
 	}
-	a, err := call(ctx, op, c.terms.Open, r)
+	a, err := call(c.to(ctx), op, c.terms.Open, r)
 	if err != nil {
 		return t, false, err
 	}
@@ -41,7 +41,7 @@ func (c *Client) AttachTerminal(ctx context.Context, key string, at sandbox.Term
 			return nil, &sandbox.Error{Op: op, Err: err}
 		}
 	}
-	return open(ctx, op, c.terms.Attach, &guestv1.AttachTerminalRequest{Terminal: key, Resume: at.Resume, Offset: at.Offset,
+	return open(c.to(ctx), op, c.terms.Attach, &guestv1.AttachTerminalRequest{Terminal: key, Resume: at.Resume, Offset: at.Offset,
 		Cols: uint32(at.Cols), Rows: uint32(at.Rows)}, &terminalReading{at: at.Offset, placed: at.Resume})
 }
 
@@ -51,7 +51,7 @@ func (c *Client) TerminalInput(ctx context.Context, key string, data []byte) err
 	for len(data) > 0 {
 		part := data[:min(len(data), inputPart)]
 		data = data[len(part):]
-		if _, err := callLong(ctx, "type into terminal", c.terms.Input, &guestv1.TerminalInputRequest{Terminal: key, Data: part}); err != nil {
+		if _, err := callLong(c.to(ctx), "type into terminal", c.terms.Input, &guestv1.TerminalInputRequest{Terminal: key, Data: part}); err != nil {
 			return err
 		}
 	}
@@ -64,20 +64,20 @@ func (c *Client) ResizeTerminal(ctx context.Context, key string, cols, rows int)
 	if err := sandbox.CheckTerminalSize(cols, rows); err != nil {
 		return &sandbox.Error{Op: op, Err: err}
 	}
-	_, err := call(ctx, op, c.terms.Resize, &guestv1.ResizeTerminalRequest{Terminal: key, Cols: uint32(cols), Rows: uint32(rows)})
+	_, err := call(c.to(ctx), op, c.terms.Resize, &guestv1.ResizeTerminalRequest{Terminal: key, Cols: uint32(cols), Rows: uint32(rows)})
 	return err
 }
 
 // SignalTerminal sends a signal, "SIGINT" or "2", to the group in the foreground.
 // A terminal that has ended is Conflict.
 func (c *Client) SignalTerminal(ctx context.Context, key, signal string) error {
-	_, err := call(ctx, "signal terminal", c.terms.Signal, &guestv1.SignalTerminalRequest{Terminal: key, Signal: signal})
+	_, err := call(c.to(ctx), "signal terminal", c.terms.Signal, &guestv1.SignalTerminalRequest{Terminal: key, Signal: signal})
 	return err
 }
 
 // CloseTerminal hangs a terminal up, ends its processes and forgets it.
 func (c *Client) CloseTerminal(ctx context.Context, key string) error {
-	_, err := call(ctx, "close terminal", c.terms.Close, &guestv1.CloseTerminalRequest{Terminal: key})
+	_, err := call(c.to(ctx), "close terminal", c.terms.Close, &guestv1.CloseTerminalRequest{Terminal: key})
 	return err
 }
 
@@ -85,7 +85,7 @@ func (c *Client) CloseTerminal(ctx context.Context, key string) error {
 // opened.
 func (c *Client) Terminals(ctx context.Context) ([]sandbox.Terminal, error) {
 	const op = "list terminals"
-	r, err := call(ctx, op, c.terms.List, &guestv1.ListTerminalsRequest{})
+	r, err := call(c.to(ctx), op, c.terms.List, &guestv1.ListTerminalsRequest{})
 	if err != nil {
 		return nil, err
 	}

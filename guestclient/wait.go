@@ -22,7 +22,7 @@ func (c *Client) WaitLine(ctx context.Context, process string, w sandbox.LineWai
 	case sandbox.Stderr:
 		q.Stream = guestv1.Stream_STREAM_STDERR
 	}
-	r, err := callLong(ctx, op, c.procs.WaitLine, q)
+	r, err := callLong(c.to(ctx), op, c.procs.WaitLine, q)
 	if err != nil {
 		return sandbox.Line{}, err
 	}
@@ -46,7 +46,7 @@ func (c *Client) WaitPort(ctx context.Context, process string, w sandbox.PortWai
 	if err := w.Check(); err != nil {
 		return sandbox.PortAnswer{}, &sandbox.Error{Op: op, Err: err}
 	}
-	r, err := callLong(ctx, op, c.procs.WaitPort, &guestv1.WaitPortRequest{Process: process, Port: int32(w.Port),
+	r, err := callLong(c.to(ctx), op, c.procs.WaitPort, &guestv1.WaitPortRequest{Process: process, Port: int32(w.Port),
 		Path: w.Path, Status: int32(w.Status), TimeoutMs: milliseconds(w.Timeout)})
 	if err != nil {
 		return sandbox.PortAnswer{}, err
@@ -58,7 +58,7 @@ func (c *Client) WaitPort(ctx context.Context, process string, w sandbox.PortWai
 // which it returns.
 func (c *Client) Forget(ctx context.Context, process string) (sandbox.Exit, error) {
 	const op = "forget process"
-	r, err := call(ctx, op, c.procs.Forget, &guestv1.ForgetRequest{Process: process})
+	r, err := call(c.to(ctx), op, c.procs.Forget, &guestv1.ForgetRequest{Process: process})
 	if err != nil {
 		return sandbox.Exit{}, err
 	}

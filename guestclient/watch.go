@@ -24,7 +24,7 @@ func (c *Client) Watch(ctx context.Context, r sandbox.WatchRequest) (sandbox.Wat
 		ms := int32(r.Window.Milliseconds())
 		q.WindowMs = &ms
 	}
-	return open(ctx, op, c.eyes.Watch, q, &watchReading{root: strings.TrimRight(path.Clean(r.Path), "/")})
+	return open(c.to(ctx), op, c.eyes.Watch, q, &watchReading{root: strings.TrimRight(path.Clean(r.Path), "/")})
 }
 
 // watchReading holds a stream of changes to the contract.
