@@ -36,6 +36,13 @@ var kernelParts = []struct{ path, text string }{
 const (
 	kernelPackages = "/usr/local/lib/python3.11/dist-packages"
 
+	// installR installs the kernel of the release's own R. There is no /proc and no /dev,
+	// and apt's own user could not write to what is put in the place of /dev/null.
+	installR = `set -e; export DEBIAN_FRONTEND=noninteractive
+apt-get -q -o APT::Sandbox::User=root update
+apt-get -q -y -o APT::Sandbox::User=root install --no-install-recommends r-cran-irkernel
+apt-get clean; rm -rf /var/lib/apt/lists/*`
+
 	// compileKernels makes the bytecode in two halves, one for each processor, after
 	// the packages' own tests have gone; and the list of fonts, which every first
 	// figure would make anew. The folder /dev, empty as yet, is emptied again afterwards.
@@ -49,9 +56,9 @@ rm -f /tmp/ca.crt /tmp/requirements.txt`
 )
 
 // codeRoot is the root of a release with Python's packages for data beside it, and
-// kernels of Python, TypeScript, JavaScript and Bash. It is filled on the host, as the
-// release's own is: the packages are pinned by their digests, and nothing of them runs
-// but what is compiled.
+// kernels of Python, TypeScript, JavaScript, Bash and R. It is filled on the host, as the
+// release's own is: Python's packages are pinned by their digests, and nothing of them
+// runs but what is compiled; R is the release's.
 type codeRoot struct {
 	store *Store
 	base  distribution
@@ -70,7 +77,7 @@ func (c codeRoot) resolve(context.Context) (root, error) { return c, nil }
 func (c codeRoot) Close() error { return nil }
 
 func (c codeRoot) key() string {
-	parts := []any{"code", c.base.key(), compileKernels, kernelParts}
+	parts := []any{"code", c.base.key(), installR, compileKernels, kernelParts}
 	for _, name := range []string{"kernels/requirements.txt", "kernels/berth_display.py"} {
 		b, _ := fs.ReadFile(kernelFiles, name) // embedded: it is there
 		parts = append(parts, string(b))
@@ -94,6 +101,7 @@ func (c codeRoot) fill(ctx context.Context, w *work, say func(sandbox.Progress))
 		name string
 		argv []string
 	}{
+		{"install R", []string{"sh", "-c", installR}},
 		{"install packages", []string{"python3", "-m", "pip", "install", "--root-user-action=ignore", "--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes",
 			"--no-compile", "--disable-pip-version-check", "--break-system-packages", "--retries", "10", "--progress-bar", "off", "--cert", "/tmp/ca.crt", "-r", "/tmp/requirements.txt"}},
 		{"compile packages", []string{"sh", "-c", compileKernels}},

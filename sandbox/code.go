@@ -47,7 +47,7 @@ const DefaultLanguage = "python"
 // codeLanguages gives languages the names that they have here.
 var codeLanguages = map[string]string{
 	"py": "python", "python3": "python", "ipython": "python", "js": "javascript", "node": "javascript", "ts": "typescript",
-	"sh": "bash", "shell": "bash",
+	"deno": "typescript", "sh": "bash", "shell": "bash",
 }
 
 // Language is the name that a language has here: lower case, and one of several

@@ -34,9 +34,11 @@ func TestCode(t *testing.T) {
 	t.Run("python", c.python)
 	t.Run("forms", c.forms)
 	t.Run("charts", c.charts)
+	t.Run("pictures", c.pictures)
 	t.Run("frames", c.frames)
 	t.Run("script", c.script)
 	t.Run("bash", c.bash)
+	t.Run("r", c.r)
 	t.Run("contexts", c.contexts)
 	t.Run("interrupts", c.interrupts)
 	t.Run("deaths", c.deaths)
@@ -113,7 +115,7 @@ func (c *coder) value(t *testing.T, language, code string) string {
 
 func (c *coder) languages(t *testing.T) {
 	all, err := c.CodeLanguages(c.ctx, c.id)
-	if want := []string{"bash", "javascript", "python", "typescript"}; err != nil || !slices.Equal(all, want) {
+	if want := []string{"bash", "javascript", "python", "r", "typescript"}; err != nil || !slices.Equal(all, want) {
 		t.Errorf("languages %q, %v", all, err)
 	}
 	_, err = c.RunCode(c.ctx, c.id, sandbox.CodeRun{Language: "cobol", Code: "x"})
@@ -196,8 +198,9 @@ sns.boxplot(x=['g', 'g', 'h'], y=[1, 3, 5]); fig('seaborn')
 plt.plot(pd.to_datetime(['2024-01-01', '2024-01-03']), [1, 2]); fig('dates')
 _, (a, b) = plt.subplots(1, 2); a.plot([1], [2]); b.bar(['k'], [3]); plt.suptitle('both'); plt.show()
 plt.imshow([[1, 2], [3, 4]]); fig('image')
+plt.barh(['a', 'b'], [1, 2]); plt.axvline(1); plt.ylabel('of a [kind]'); fig('across')
 `})
-	if len(out.results) != 9 || out.err != nil {
+	if len(out.results) != 10 || out.err != nil {
 		t.Fatalf("%d results, %+v", len(out.results), out.err)
 	}
 	want := []struct{ kind, first string }{
@@ -206,6 +209,7 @@ plt.imshow([[1, 2], [3, 4]]); fig('image')
 		{"box_and_whisker", `{"first_quartile":2,"label":"m","max":4,"median":3,"min":1,"outliers":[50],"third_quartile":4}`},
 		{"box_and_whisker", `{"first_quartile":1.5,"label":"g","max":3,"median":2,"min":1,"outliers":[],"third_quartile":2.5}`},
 		{"line", `{"label":"Line 0","points":[["2024-01-01T00:00:00",1],["2024-01-03T00:00:00",2]]}`}, {"superchart", ""}, {"unknown", ""},
+		{"bar", `{"group":"Group 0","label":"a","value":1}`},
 	}
 	var all []chart
 	for i, r := range out.results {
@@ -221,8 +225,22 @@ plt.imshow([[1, 2], [3, 4]]); fig('image')
 	if l := all[0]; l.Title != "line" || l.XLabel != "time (s)" || l.XUnit != "s" || l.XScale != "linear" || len(l.XTicks) == 0 || len(l.Elements) != 2 {
 		t.Errorf("the line chart: %+v", l)
 	}
+	if a := all[9]; a.XLabel != "of a [kind]" || a.XUnit != "kind" {
+		t.Errorf("bars across: %+v", a)
+	}
 	if all[1].XScale != "log" || all[6].XScale != "datetime" || all[7].Title != "both" || len(all[7].Elements) != 2 {
 		t.Errorf("scales %s and %s; %+v", all[1].XScale, all[6].XScale, all[7])
+	}
+}
+
+// pictures are shown by show(), and by save() where that is asked for.
+func (c *coder) pictures(t *testing.T) {
+	out := c.run(t, sandbox.CodeRun{Code: `
+from PIL import Image
+one = Image.new('RGB', (2, 2)); one.show(); one.save('/tmp/one.png'); plt.figure(); plt.plot([1]); plt.savefig('/tmp/two.png'); plt.close()
+os.environ['BERTH_SHOW_SAVED'] = '1'; one.save('/tmp/one.png'); plt.figure(); plt.savefig('/tmp/two.png'); plt.close(); del os.environ['BERTH_SHOW_SAVED']`})
+	if len(out.results) != 2 || out.results[0].PNG == "" || out.results[0].PNG != out.results[1].PNG {
+		t.Errorf("%d results, %+v", len(out.results), out.err)
 	}
 }
 
@@ -276,6 +294,17 @@ func (c *coder) bash(t *testing.T) {
 	}
 }
 
+func (c *coder) r(t *testing.T) {
+	out := c.run(t, sandbox.CodeRun{Language: "R", Code: "x <- 6 * 7; print('out'); Sys.getenv('A')", Env: map[string]string{"A": "it's"}})
+	if out.stdout != "[1] \"out\"\n" || len(out.results) != 1 || out.results[0].Text != "[1] \"it's\"" || out.end.Status != sandbox.CodeOK {
+		t.Errorf("the first run: %+v", out)
+	}
+	out = c.run(t, sandbox.CodeRun{Language: "r", Code: "if (Sys.getenv('A') != '') stop('kept'); stop(x)"})
+	if out.end.Status != sandbox.CodeFailed || out.err == nil || !strings.Contains(out.err.Value, "42") {
+		t.Errorf("an error: %+v, %+v", out, out.err)
+	}
+}
+
 func (c *coder) contexts(t *testing.T) {
 	one, err := c.CreateCodeContext(c.ctx, c.id, sandbox.CodeOptions{Name: "one", Cwd: "/tmp", Env: map[string]string{"E": "5"}})
 	if err != nil || one.State != sandbox.CodeIdle || one.Cwd != "/tmp" || one.Language != "python" || one.PID == 0 || one.User != "user" {
@@ -301,7 +330,7 @@ func (c *coder) contexts(t *testing.T) {
 		t.Errorf("after the restart: %+v", out)
 	}
 	all, err := c.CodeContexts(c.ctx, c.id)
-	if names := contextNames(all); err != nil || !slices.Equal(names, []string{"python", "javascript", "typescript", "bash", "one"}) {
+	if names := contextNames(all); err != nil || !slices.Equal(names, []string{"python", "javascript", "typescript", "bash", "r", "one"}) {
 		t.Errorf("contexts %q, %v", names, err)
 	}
 	if err := c.RemoveCodeContext(c.ctx, c.id, "one"); err != nil {

@@ -18,6 +18,10 @@ const codeAlias = "code-interpreter-v1"
 // kernels; it begins when it is first used.
 var defaultLanguages = []string{"python", "javascript"}
 
+// showSaved has the template's interpreter show pictures that are saved, as these
+// clients expect.
+const showSaved = "BERTH_SHOW_SAVED"
+
 // codeContext is a context as these clients know it. Its id is the name that it has
 // here.
 type codeContext struct {
@@ -129,7 +133,7 @@ func (d *Dialect) createContext(w http.ResponseWriter, r *http.Request) error {
 // newContext begins a context, whose processes have what all of the sandbox have.
 func (d *Dialect) newContext(ctx context.Context, name, language, cwd string) (sandbox.CodeContext, error) {
 	t := targetOf(ctx)
-	o := sandbox.CodeOptions{Name: name, Language: language, Cwd: t.path(cwd), Env: t.env(nil)}
+	o := sandbox.CodeOptions{Name: name, Language: language, Cwd: t.path(cwd), Env: t.env(map[string]string{showSaved: "1"})}
 	if cwd == "" {
 		o.Cwd = defaultDir
 	}

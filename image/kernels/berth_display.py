@@ -1,12 +1,16 @@
 """What figures and data frames show beside their pictures: the numbers in them.
 
 An extension of IPython. It adds two media types to what is displayed: of a figure of
-matplotlib the charts that it holds, of a data frame of pandas its columns. Nothing is
-imported until the code that runs has imported it.
+matplotlib the charts that it holds, of a data frame of pandas its columns. Pictures of
+Pillow are shown where the code runs, since there is no screen. Nothing is imported until
+the code that runs has imported it.
 """
 
 import datetime
+import importlib.util
 import math
+import os
+import re
 import sys
 
 from IPython.core.formatters import BaseFormatter
@@ -45,6 +49,50 @@ def load_ipython_extension(shell):
     display = shell.display_formatter
     display.formatters[CHART] = _Formatter(CHART, "matplotlib.figure", "Figure", figure, parent=display)
     display.formatters[DATA] = _Formatter(DATA, "pandas", "DataFrame", frame, parent=display)
+    if "PIL.Image" in sys.modules:
+        _show_here(sys.modules["PIL.Image"])
+    else:
+        sys.meta_path.insert(0, _Pillow())
+
+
+class _Pillow:
+    """Finds Pillow's module of images, once, to change how it shows them."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "PIL.Image":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                _show_here(module)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _show_here(pillow):
+    """Has show() show a picture as the run's result; and save() too, if the variable
+    BERTH_SHOW_SAVED is set, unless it is matplotlib that saves one.
+    """
+    from IPython.display import display
+
+    save = pillow.Image.save
+
+    def show_one(self, title=None):
+        display(self)
+
+    def save_one(self, fp, format=None, **params):
+        save(self, fp, format, **params)
+        by = sys._getframe(1).f_globals.get("__name__", "")
+        if os.environ.get("BERTH_SHOW_SAVED") and isinstance(fp, (str, os.PathLike)) and not by.startswith("matplotlib"):
+            display(self)
+
+    show_one.__doc__, save_one.__doc__ = pillow.Image.show.__doc__, save.__doc__
+    pillow.Image.show, pillow.Image.save = show_one, save_one
 
 
 def frame(df):
@@ -94,28 +142,31 @@ def axes_chart(ax):
         if elements:
             break
     else:
-        return {"type": "unknown", "title": ax.get_title() or None, "elements": []} if ax.has_data() else None
+        if ax.has_data():
+            return {"type": "unknown", "title": ax.get_title() or None, "elements": []}
+        if not (_is_date(ax.xaxis) or _is_date(ax.yaxis)):  # nothing was meant to be drawn, or has failed
+            return None
+        kind, elements = "line", []
     chart = {"type": kind, "title": ax.get_title() or None, "elements": elements}
     if kind == "pie":
         return chart
+    across = any([e.pop("_across", False) for e in elements])  # x is what has the labels, however it is drawn
     for side in ("x", "y"):
-        chart[side + "_label"], chart[side + "_unit"] = _label(getattr(ax, f"get_{side}label")())
+        drawn = ("y" if side == "x" else "x") if across else side
+        chart[side + "_label"], chart[side + "_unit"] = _label(getattr(ax, f"get_{drawn}label")())
     if kind in ("line", "scatter"):
         for side in ("x", "y"):
             _axis(chart, side, getattr(ax, side + "axis"), getattr(ax, f"get_{side}lim")())
     return chart
 
 
+_unit = re.compile(r"\s\(([^()]+)\)|\[([^\[\]]+)\]")
+
+
 def _label(text):
-    """The label of an axis, and the unit that it ends with in brackets."""
-    if not text:
-        return None, None
-    for left, right in (("(", ")"), ("[", "]")):
-        if text.endswith(right) and left in text:
-            label, unit = text[: text.rindex(left)].strip(), text[text.rindex(left) + 1 : -1].strip()
-            if label and unit:
-                return text, unit
-    return text, None
+    """The label of an axis, and the unit that stands in it in brackets."""
+    unit = _unit.search(text or "")
+    return text or None, unit and (unit[1] or unit[2])
 
 
 def _is_date(axis):
@@ -133,16 +184,18 @@ def _axis(chart, side, axis, limits):
     ticks = [t for t in map(float, axis.get_majorticklocs()) if low <= t <= high]
     labels = axis.get_major_formatter().format_ticks(ticks)
     scale = "datetime" if _is_date(axis) else "categorical" if _is_category(axis) else axis.get_scale()
-    chart[side + "_ticks"] = _values(axis, ticks)
+    chart[side + "_ticks"] = ticks if scale == "categorical" else _values(axis, ticks)
     chart[side + "_tick_labels"] = [str(t) for t in labels]
     chart[side + "_scale"] = scale
 
 
-def _values(axis, numbers):
+def _values(axis, numbers, given=()):
     """Positions along an axis as the values that were drawn there."""
     if _is_date(axis):
         from matplotlib.dates import num2date
 
+        if len(given) == len(numbers) and all(hasattr(v, "isoformat") for v in given):
+            return [v.isoformat() for v in given]
         return [num2date(float(n)).replace(tzinfo=None).isoformat() for n in numbers]
     if _is_category(axis):
         names = {position: name for name, position in getattr(axis.units, "_mapping", {}).items()}
@@ -159,9 +212,10 @@ def _lines(ax):
     elements = []
     for line in ax.get_lines():
         xs, ys = line.get_xdata(orig=False), line.get_ydata(orig=False)
-        if len(xs) == 0 or not line.get_visible() or line.get_transform() != ax.transData and not line.is_transform_set():
+        if len(xs) == 0 or not line.get_visible() or line.get_transform() != ax.transData:  # such as axhline
             continue
-        points = [list(p) for p in zip(_values(ax.xaxis, xs), _values(ax.yaxis, ys))]
+        given = line.get_xdata(orig=True), line.get_ydata(orig=True)
+        points = [list(p) for p in zip(_values(ax.xaxis, xs, given[0]), _values(ax.yaxis, ys, given[1]))]
         elements.append({"label": _name(line, len(elements), "Line"), "points": points})
     return elements
 
@@ -192,7 +246,7 @@ def _bars(ax):
         for bar in container.patches:
             middle = bar.get_y() + bar.get_height() / 2 if across else bar.get_x() + bar.get_width() / 2
             value = bar.get_width() if across else bar.get_height()
-            elements.append({"label": _bar_label(axis, middle, names), "group": group, "value": plain(float(value))})
+            elements.append({"label": _bar_label(axis, middle, names), "group": group, "value": plain(float(value)), "_across": across})
     return elements
 
 
@@ -215,7 +269,7 @@ def _pie(ax):
     from matplotlib.patches import Wedge
 
     return [
-        {"label": str(w.get_label() or ""), "angle": round(abs(w.theta2 - w.theta1), 6), "radius": plain(float(w.r))}
+        {"label": str(w.get_label() or ""), "angle": round(abs(float(w.theta2) - float(w.theta1)), 4), "radius": plain(float(w.r))}
         for w in ax.patches
         if isinstance(w, Wedge)
     ]
@@ -237,7 +291,7 @@ def _boxes(ax):
             return []
         elements.append(box)
     _label_boxes(ax, elements)
-    return [{k: v for k, v in e.items() if not k.startswith("_")} for e in elements]
+    return elements
 
 
 def _box(outline, lines):
@@ -267,4 +321,4 @@ def _label_boxes(ax, elements):
     for n, e in enumerate(elements):
         axis = ax.yaxis if e["_across"] else ax.xaxis
         names = _tick_names(axis)
-        e["label"] = _bar_label(axis, e["_at"], names) or str(n + 1)
+        e["label"] = _bar_label(axis, e.pop("_at"), names) or str(n + 1)
