@@ -154,6 +154,18 @@ type Pauser interface {
 	Discard(ctx context.Context, id sandbox.ID) error
 }
 
+// Reducer is a Pauser that can give up the memory of what it has put aside.
+type Reducer interface {
+	// Reduce makes of what Pause has kept with KeepMemory what it would have kept with
+	// KeepDisk, and returns the bytes for that; those that were given are void then.
+	// Nothing of the machine runs meanwhile: what its programs held open or had not
+	// written yet is as after the loss of power. After an error the bytes that were
+	// given still serve, unless it is of kind Internal. Of what has kept its disk alone
+	// it returns the bytes as they are, so that a Reduce that was cut short can be done
+	// again with what Find tells.
+	Reduce(ctx context.Context, spec Spec, saved []byte) ([]byte, error)
+}
+
 // Keeper is a Pauser that can say how much room what it has put aside takes.
 type Keeper interface {
 	// Kept is how many bytes the files of a machine that was put aside occupy on

@@ -34,8 +34,12 @@ func (e *Engine) putAside(ctx context.Context, id sandbox.ID, p putting) (sandbo
 	case p.to:
 		return s.Sandbox, nil
 	case sandbox.Running:
-	case sandbox.Paused: // to be stopped: only what runs can write its disk out
-		if _, err := e.takeBack(ctx, s); err != nil {
+	case sandbox.Paused: // to be stopped
+		if d, ok := e.drivers[s.Class].(driver.Reducer); ok && s.From == "" {
+			err := e.reduce(ctx, s, d, p.reason)
+			return s.Sandbox, err
+		}
+		if _, err := e.takeBack(ctx, s); err != nil { // only what runs can write its disk out
 			return sandbox.Sandbox{}, err
 		}
 	default:

@@ -21,6 +21,8 @@ import (
 //	pause, stop     (1)                a live machine          running: the verb did nothing
 //	pause, stop     (2)                what is put aside       paused, stopped: the verb is finished
 //	pause, stop     in (2)             as the driver decides   the same as one of the two above
+//	reduce          (1), (2)           what is put aside       stopped: the verb is finished; if it cannot
+//	                                                           be, paused, as before
 //	resume, start   (1)                what is put aside       paused, stopped, as before
 //	resume, start   (2)                a live machine          running: the verb is finished
 //	resume, start   in (2)             as the driver decides   the same as one of the two above
@@ -34,7 +36,7 @@ import (
 // When the driver cannot tell, the record stays as it is and the verb that came
 // upon it returns the driver's error.
 type doing struct {
-	Verb  string        `json:"verb"`            // pause, stop, resume, start, resize, remove, rollback
+	Verb  string        `json:"verb"`            // pause, stop, reduce, resume, start, resize, remove, rollback
 	Aside sandbox.State `json:"aside,omitempty"` // the state of what is put aside, if that is what is found
 
 	Snapshot sandbox.ID `json:"snapshot,omitempty"` // of a rollback
@@ -103,6 +105,8 @@ func (e *Engine) mend(ctx context.Context, s *stored) error {
 		return e.lose(ctx, s)
 	case err != nil:
 		return err
+	case found.Saved != nil && s.Doing.Verb == "reduce":
+		return e.mendReduce(ctx, s, found)
 	case found.Saved != nil:
 		if err := e.transition(ctx, s, s.Doing.Aside, s.Reason, asideOps(s.ID, found.Saved)...); err != nil {
 			return err

@@ -23,6 +23,7 @@ var (
 	_ driver.Pauser  = (*world)(nil)
 	_ driver.Finder  = (*world)(nil)
 	_ driver.Resizer = (*world)(nil)
+	_ driver.Reducer = (*world)(nil)
 )
 
 func (w *world) Pause(_ context.Context, m driver.Machine, keep driver.Keep) ([]byte, error) {
@@ -78,6 +79,24 @@ func (w *world) Resume(ctx context.Context, s driver.Spec, saved []byte) (driver
 	m.content = k.content
 	w.machines[s.ID] = m
 	return m, nil
+}
+
+func (w *world) Reduce(_ context.Context, s driver.Spec, saved []byte) ([]byte, error) {
+	if err := w.failing("reduce"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.aside[s.ID]
+	if k == nil || k.token != string(saved) {
+		return nil, sandbox.Errorf("reduce", sandbox.NotFound, "nothing is aside for %q", saved)
+	}
+	if k.memory == "" {
+		return saved, nil
+	}
+	w.count++
+	k.memory, k.token = "", fmt.Sprintf("%s kept disk #%d", s.ID, w.count)
+	return []byte(k.token), nil
 }
 
 func (w *world) Discard(_ context.Context, id sandbox.ID) error {

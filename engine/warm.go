@@ -17,9 +17,7 @@ const poolLook = 5 * time.Second
 func (e *Engine) warmKind(s *stored, image string) kind {
 	k := kind{s.Class, image, s.Snapshot, s.Limits}
 	if _, ok := e.drivers[s.Class].(driver.Resizer); ok {
-		// Not the memory: what is sized by it when a machine is made must be the same
-		// where it is put aside and taken up, or copied.
-		k.limits.CPUMilli = 0
+		k.limits.CPUMilli, k.limits.MemoryBytes = 0, 0
 	}
 	return k
 }

@@ -93,6 +93,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"PauseTwice", testPauseTwice},
 		{"PauseDisk", testPauseDisk},
 		{"PauseReopen", testPauseReopen},
+		{"Reduce", testReduce},
 		{"PauseRefusals", testPauseRefusals},
 		{"PauseDead", testPauseDead},
 		{"PauseFailure", testPauseFailure},

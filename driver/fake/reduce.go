@@ -1,0 +1,59 @@
+package fake
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+
+	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/sandbox"
+)
+
+var _ driver.Reducer = (*Driver)(nil)
+
+// Reduce implements driver.Reducer: the processes that stand still are ended, and the
+// folder stays.
+func (d *Driver) Reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte, error) {
+	out, err := d.reduce(ctx, spec, b)
+	if err != nil {
+		return nil, &sandbox.Error{Op: "reduce", ID: spec.ID, Err: err}
+	}
+	return out, nil
+}
+
+func (d *Driver) reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte, error) {
+	if err := check(spec); err != nil {
+		return nil, err
+	}
+	s, err := readSaved(spec.ID, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	kept, err := d.takeUp(s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.held, s.ID)
+	}()
+	if s.Keep == driver.KeepDisk {
+		return b, nil
+	}
+	s.Keep, s.Token = driver.KeepDisk, rand.Text()
+	out, err := json.Marshal(s)
+	if err != nil {
+		return nil, sandbox.Errorf("", sandbox.Internal, "%w", err)
+	}
+	if err := writeMark(d.mark(s.ID), out); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	delete(d.aside, s.ID)
+	d.mu.Unlock()
+	return out, kept.in.halt(s.ID)
+}
