@@ -25,6 +25,7 @@ type trust struct {
 	For    sandbox.ID `json:"for"`              // whose certificate it is: a copy's is its parent's at first
 	Bundle string     `json:"bundle"`           // the file of all authorities, inside
 	Failed string     `json:"failed,omitempty"` // why it could not be installed
+	Java   string     `json:"java,omitempty"`   // why one of Java's lists could not be given it
 }
 
 // Where a sandbox keeps whom it trusts. The first of the bundles that is there is
@@ -45,6 +46,7 @@ const (
 	certDir  = "/usr/local/share/ca-certificates"
 	certFile = certDir + "/berth-sandbox.crt"
 	hashDir  = "/etc/ssl/certs"
+	hashFile = "berth-sandbox.pem"
 
 	blockBegin = "# Begin of the authority of this sandbox\n"
 	blockEnd   = "# End of the authority of this sandbox\n"
@@ -100,7 +102,7 @@ func (e *Engine) installTrust(ctx context.Context, s *stored) error {
 	limited, cancel := context.WithTimeout(ctx, trustTime)
 	defer cancel()
 	t := &trust{For: s.ID}
-	if t.Bundle, err = install(limited, l.guest, cert); err != nil {
+	if t.Bundle, t.Java, err = install(limited, l.guest, cert); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // nobody waits: the next one does it
 		}
@@ -113,6 +115,8 @@ func (e *Engine) installTrust(ctx context.Context, s *stored) error {
 	changed.Trust = t
 	if t.Failed != "" {
 		changed.Reason = "its programs do not trust the gateway: " + t.Failed
+	} else if t.Java != "" {
+		changed.Reason = "its Java does not trust the gateway: " + t.Java
 	}
 	return e.commit(ctx, s, &changed, "")
 }
@@ -120,39 +124,54 @@ func (e *Engine) installTrust(ctx context.Context, s *stored) error {
 // files is the part of a guest that a certificate is installed through.
 type files interface {
 	Stat(ctx context.Context, path string, follow bool) (sandbox.FileInfo, error)
+	ListDir(ctx context.Context, path string, depth, limit int, after string) ([]sandbox.FileInfo, bool, error)
 	ReadFile(ctx context.Context, path string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error)
 	WriteFile(ctx context.Context, path string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error)
 }
 
-// install puts a certificate where the programs of a sandbox look, and returns
-// the bundle that holds it.
-func install(ctx context.Context, guest files, cert []byte) (bundle string, err error) {
+// install puts a certificate where the programs of a sandbox look. It returns the
+// bundle that holds it, and what keeps Java from it.
+func install(ctx context.Context, guest files, cert []byte) (bundle, java string, err error) {
 	if err := write(ctx, guest, certFile, cert); err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, dir := range anchors {
 		if is, err := isThere(ctx, guest, dir, sandbox.TypeDir); err != nil || !is || dir == certDir {
 			if err != nil {
-				return "", err
+				return "", "", err
 			}
 			continue
 		}
 		if err := write(ctx, guest, path.Join(dir, path.Base(certFile)), cert); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
+	if err := addToHashes(ctx, guest, cert); err != nil {
+		return "", "", err
+	}
+	if bundle, err = addToBundles(ctx, guest, cert); err != nil {
+		return "", "", err
+	}
+	java, err = addToJavas(ctx, guest, cert)
+	return bundle, java, err
+}
+
+// addToHashes puts a certificate into the folder in which each has a file, under the
+// name that OpenSSL looks for and under one that a Java which is installed later reads.
+func addToHashes(ctx context.Context, guest files, cert []byte) error {
 	name, err := hashName(cert)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if is, err := isThere(ctx, guest, hashDir, sandbox.TypeDir); err != nil {
-		return "", err
-	} else if is {
-		if err := write(ctx, guest, path.Join(hashDir, name), cert); err != nil {
-			return "", err
+	if is, err := isThere(ctx, guest, hashDir, sandbox.TypeDir); err != nil || !is {
+		return err
+	}
+	for _, n := range []string{name, hashFile} {
+		if err := write(ctx, guest, path.Join(hashDir, n), cert); err != nil {
+			return err
 		}
 	}
-	return addToBundles(ctx, guest, cert)
+	return nil
 }
 
 // addToBundles adds a certificate to every bundle, in the place of the one that

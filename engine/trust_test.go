@@ -39,6 +39,18 @@ func (d disk) Stat(_ context.Context, name string, _ bool) (sandbox.FileInfo, er
 	return sandbox.FileInfo{}, sandbox.Errorf("stat", sandbox.NotFound, "no such file")
 }
 
+func (d disk) ListDir(_ context.Context, name string, _, _ int, _ string) (all []sandbox.FileInfo, _ bool, err error) {
+	for at := range d {
+		if rest, ok := strings.CutPrefix(at, name+"/"); ok && strings.Count(rest, "/") == 1 && strings.HasSuffix(rest, "/") {
+			all = append(all, sandbox.FileInfo{Path: strings.TrimSuffix(at, "/"), Type: sandbox.TypeDir})
+		}
+	}
+	if all == nil {
+		err = sandbox.Errorf("list", sandbox.NotFound, "no such folder")
+	}
+	return all, false, err
+}
+
 func (d disk) ReadFile(_ context.Context, name string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error) {
 	return io.NopCloser(strings.NewReader(d[name])), sandbox.FileInfo{}, nil
 }
@@ -71,7 +83,7 @@ func TestInstallAddsToWhatIsThere(t *testing.T) {
 	d := disk{debian: "one\ntwo", "/etc/ssl/certs/": "", "/etc/ssl/cert.pem": "-> certs/ca-certificates.crt", "/etc/pki/ca-trust/source/anchors/": ""}
 	first, second := testCertificate(t, "Berth sandbox a"), testCertificate(t, "Berth sandbox b")
 	for _, cert := range [][]byte{first, first, second} { // again, and as a fork
-		bundle, err := install(t.Context(), d, cert)
+		bundle, _, err := install(t.Context(), d, cert)
 		if err != nil || bundle != debian {
 			t.Fatalf("%q, %v", bundle, err)
 		}
@@ -96,15 +108,15 @@ func TestInstallAddsToWhatIsThere(t *testing.T) {
 
 func TestInstallWhereNobodyIsTrusted(t *testing.T) {
 	d := disk{}
-	bundle, err := install(t.Context(), d, testCertificate(t, "x"))
+	bundle, _, err := install(t.Context(), d, testCertificate(t, "x"))
 	if err != nil || bundle != certFile || len(d) != 1 {
 		t.Errorf("%q, %v, %v", bundle, d, err)
 	}
-	if _, err := install(t.Context(), disk{"full": ""}, testCertificate(t, "x")); sandbox.KindOf(err) != sandbox.Exhausted {
+	if _, _, err := install(t.Context(), disk{"full": ""}, testCertificate(t, "x")); sandbox.KindOf(err) != sandbox.Exhausted {
 		t.Errorf("on a full disk: %v", err)
 	}
 	d = disk{bundles[0]: strings.Repeat("x", maxBundle+1)}
-	if _, err := install(t.Context(), d, testCertificate(t, "x")); sandbox.KindOf(err) != sandbox.Exhausted || len(d[bundles[0]]) != maxBundle+1 {
+	if _, _, err := install(t.Context(), d, testCertificate(t, "x")); sandbox.KindOf(err) != sandbox.Exhausted || len(d[bundles[0]]) != maxBundle+1 {
 		t.Errorf("a bundle without end: %v", err)
 	}
 }
@@ -156,5 +168,36 @@ func TestTrustEnvironmentComesFirst(t *testing.T) {
 	s.Trust.Failed = "no space"
 	if cmd, _ = s.complete(sandbox.Command{}); cmd.Env["REQUESTS_CA_BUNDLE"] != "" {
 		t.Errorf("%v", cmd.Env)
+	}
+}
+
+func TestInstallAddsToJavasLists(t *testing.T) {
+	list, err := os.ReadFile("../keystore/testdata/authorities.jks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := os.ReadFile("../keystore/testdata/sealed.p12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shared, own = "/etc/ssl/certs/java/cacerts", "/opt/jdk-25/lib/security/cacerts"
+	d := disk{shared: string(list), own: string(list), "/opt/jdk-25/": "", "/opt/other/": "", "/opt/other/lib/security/cacerts": "not Java's",
+		"/usr/lib/jvm/java-8/": "", "/usr/lib/jvm/java-8/jre/lib/security/cacerts": "-> " + shared}
+	cert := testCertificate(t, "Berth sandbox a")
+	if _, java, err := install(t.Context(), d, cert); err != nil || java != "" {
+		t.Fatalf("%q, %v", java, err)
+	}
+	block, _ := pem.Decode(cert)
+	for _, at := range []string{shared, own} {
+		if !strings.Contains(d[at], string(block.Bytes)) || !strings.Contains(d[at], "first") {
+			t.Errorf("%s does not hold the authority and what it held", at)
+		}
+	}
+	if d["/opt/other/lib/security/cacerts"] != "not Java's" || !strings.HasPrefix(d["/usr/lib/jvm/java-8/jre/lib/security/cacerts"], "->") {
+		t.Error("what is no list of Java's, or a link to one, was written over")
+	}
+	d[own] = string(sealed)
+	if _, java, err := install(t.Context(), d, cert); err != nil || !strings.Contains(java, own) || d[own] != string(sealed) {
+		t.Errorf("of a list under a password: %q, %v", java, err)
 	}
 }
