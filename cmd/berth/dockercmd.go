@@ -225,7 +225,7 @@ func (p *program) haveOwnImage(ctx context.Context, c *client.Client, images map
 		}
 		_, err := c.Template(ctx, name)
 		if sandbox.KindOf(err) == sandbox.NotFound {
-			err = p.buildOwnImage(ctx, c)
+			err = p.buildOwnImage(ctx, c, name)
 		}
 		if err != nil {
 			return err
@@ -234,8 +234,8 @@ func (p *program) haveOwnImage(ctx context.Context, c *client.Client, images map
 	return nil
 }
 
-func (p *program) buildOwnImage(ctx context.Context, c *client.Client) error {
-	req, err := docker.OwnImage(ctx, c.Template)
+func (p *program) buildOwnImage(ctx context.Context, c *client.Client, name string) error {
+	req, err := docker.OwnImage(ctx, name, c.Template)
 	if err == nil {
 		_, err = p.build(ctx, c, req)
 	}
@@ -268,7 +268,7 @@ func (p *program) dockerPullCommand() *cobra.Command {
 				return err
 			}
 			if docker.IsOwn(name) {
-				return p.buildOwnImage(cmd.Context(), c)
+				return p.buildOwnImage(cmd.Context(), c, name)
 			}
 			_, err = p.build(cmd.Context(), c, sandbox.BuildRequest{Name: name, From: "oci:" + args[0]})
 			return err

@@ -34,6 +34,7 @@ type Config struct {
 // Engine is what the dialect needs of the engine.
 type Engine interface {
 	Get(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Template(ctx context.Context, name string) (sandbox.Template, error)
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 
 	Exec(ctx context.Context, id string, cmd sandbox.Command) (sandbox.Events, error)
@@ -82,6 +83,7 @@ type Server struct {
 	routes *http.ServeMux
 	open   http.Handler // of Prefix
 	names  names
+	limits limits
 
 	mu     sync.Mutex
 	closed bool

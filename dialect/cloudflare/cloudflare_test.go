@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,6 +25,7 @@ const patience = 2 * time.Minute
 // box is a sandbox on the fake driver, and its server.
 type box struct {
 	*served.Server
+	engine cloudflare.Engine
 	server *cloudflare.Server
 	id     string
 	url    string
@@ -37,18 +39,25 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.id = string(one.ID)
-	b.server = cloudflare.New(cloudflare.Config{Engine: b.Engine, Logger: b.Log.Logger()})
+	b.id, b.engine = string(one.ID), b.Engine
+	b.begin(t)
+	return b
+}
+
+// begin starts a server for the sandbox.
+func (b *box) begin(t *testing.T) {
+	t.Helper()
+	b.server = cloudflare.New(cloudflare.Config{Engine: b.engine, Logger: b.Log.Logger()})
 	h := b.server.Sandbox(b.id)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(sandbox.WithCaller(r.Context(), sandbox.Operator())))
 	}))
 	b.url = front.URL
+	server := b.server
 	t.Cleanup(func() {
-		b.server.Close()
+		server.Close()
 		front.Close()
 	})
-	return b
 }
 
 type object = map[string]any
@@ -215,6 +224,60 @@ func TestSessionEnds(t *testing.T) {
 	b.fails(t, "/api/execute", object{"command": "Y=kept; sleep 600", "sessionId": "s", "timeoutMs": 300, "env": object{"X": "9", "Z": "9"}, "cwd": "/"}, 500, "COMMAND_EXECUTION_ERROR")
 	if v := b.exec(t, "s", "echo $X ${Z-none} $Y ${PWD##*/}"); v["stdout"] != "2 none kept workspace" {
 		t.Errorf("after a timeout: %v", v)
+	}
+}
+
+// TestSessionTime has a session whose commands have a time, unless they say another;
+// a server that has not made it knows too.
+func TestSessionTime(t *testing.T) {
+	b := newBox(t)
+	b.must(t, "POST", "/api/session/create", object{"id": "s", "commandTimeoutMs": 400})
+	b.must(t, "POST", "/api/session/create", object{"id": "free"})
+	slow := func(session string, more object) {
+		t.Helper()
+		q := object{"command": "sleep 600", "sessionId": session}
+		maps.Copy(q, more)
+		if v := b.fails(t, "/api/execute", q, 500, "COMMAND_EXECUTION_ERROR"); !strings.Contains(v["message"].(string), "timeout") {
+			t.Error(v)
+		}
+	}
+	slow("s", nil)
+	slow("free", object{"timeoutMs": 300})
+	if v := b.must(t, "POST", "/api/execute", object{"command": "sleep 1; echo done", "sessionId": "s", "timeoutMs": 60_000}); v["stdout"] != "done" {
+		t.Error(v)
+	}
+	if v := b.exec(t, "free", "sleep 1; echo done"); v["stdout"] != "done" {
+		t.Error(v)
+	}
+	b.begin(t)
+	slow("s", nil)
+	if v := b.exec(t, "free", "sleep 1; echo done; env | grep berth_cf || true"); v["stdout"] != "done" {
+		t.Error(v)
+	}
+	b.must(t, "POST", "/api/session/delete", object{"sessionId": "s"})
+	if v := b.exec(t, "s", "sleep 1; echo done"); v["stdout"] != "done" {
+		t.Errorf("a session made anew: %v", v)
+	}
+	b.fails(t, "/api/session/create", object{"id": "bad", "commandTimeoutMs": -1}, 400, "VALIDATION_FAILED")
+}
+
+// pythonless has templates that say they are without Python.
+type pythonless struct{ cloudflare.Engine }
+
+func (e pythonless) Template(ctx context.Context, name string) (sandbox.Template, error) {
+	t, err := e.Engine.Template(ctx, name)
+	t.Env = map[string]string{"PYTHON_POOL_MIN_SIZE": "0"}
+	return t, err
+}
+
+func TestNoPython(t *testing.T) {
+	b := newBox(t)
+	b.engine = pythonless{b.engine}
+	b.begin(t)
+	for path, body := range map[string]object{"/api/contexts": {"language": "python"}, "/api/execute/code": {"code": "1"}} {
+		if v := b.fails(t, path, body, 501, "PYTHON_NOT_AVAILABLE"); !strings.Contains(v["message"].(string), "Python interpreter not available") {
+			t.Error(v)
+		}
 	}
 }
 

@@ -122,6 +122,32 @@ func codeFault(language, id string, err error) error {
 	return err
 }
 
+// poolVariable says in an image how many interpreters of Python wait there: "0" is said
+// by those that are to have none.
+const poolVariable = "PYTHON_POOL_MIN_SIZE"
+
+// speaks refuses Python where the image is a variant without it.
+func (b *box) speaks(ctx context.Context, language string) error {
+	if language = sandbox.Language(language); language != "" && language != sandbox.DefaultLanguage {
+		return nil
+	}
+	s, err := b.engine.Get(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	t, err := b.engine.Template(ctx, s.Template)
+	if sandbox.KindOf(err) == sandbox.NotFound { // the sandbox outlives it, and nobody knows
+		return nil
+	}
+	if err != nil || t.Env[poolVariable] != "0" {
+		return err
+	}
+	return &fault{code: noPython, text: "Python interpreter not available: take the image whose tag ends in -python",
+		err: &sandbox.Error{Kind: sandbox.Unsupported, Err: errNoPython, Hint: "FROM docker.io/cloudflare/sandbox:" + clientVersion + "-python"}}
+}
+
+var errNoPython = errors.New("the image has no interpreter for Python")
+
 // newContext makes a context; its kernel is ready then.
 func (b *box) newContext(ctx context.Context, r contextRequest) (c sandbox.CodeContext, err error) {
 	o := sandbox.CodeOptions{Language: r.Language, Env: r.Env, User: user}
@@ -135,6 +161,9 @@ func (b *box) newContext(ctx context.Context, r contextRequest) (c sandbox.CodeC
 		r.Cwd = defaultDir
 	}
 	if o.Cwd, err = b.resolve(ctx, "", r.Cwd); err != nil {
+		return c, err
+	}
+	if err := b.speaks(ctx, r.Language); err != nil {
 		return c, err
 	}
 	c, err = b.engine.CreateCodeContext(ctx, b.id, o)
@@ -186,6 +215,9 @@ func (b *box) run(ctx context.Context, r codeRequest, take func(sandbox.CodeEven
 	q := sandbox.CodeRun{Code: r.Code, Context: r.ContextID, Env: r.Env, Timeout: min(limit, sandbox.MaxCodeTimeout)}
 	if q.Context == "" {
 		q.Language = orElse(r.Language, sandbox.DefaultLanguage)
+		if err := b.speaks(ctx, q.Language); err != nil {
+			return err
+		}
 	} else if sandbox.CheckCodeContext(q.Context) != nil {
 		return codeFault("", q.Context, sandbox.Errorf("find context", sandbox.NotFound, "no such context"))
 	}

@@ -40,6 +40,11 @@ func (b *box) execute(ctx context.Context, r executeRequest) (any, error) {
 		if cwd, err = b.folder(ctx, r.SessionID, r.Cwd); err != nil {
 			return nil, err
 		}
+		if r.TimeoutMs == 0 {
+			if limit, err = b.patience(ctx, r.SessionID); err != nil {
+				return nil, r.fault(err)
+			}
+		}
 		cmd := sandbox.Command{Timeout: limit, Lossless: true}
 		cmd.Shell, undo = within(r.Command, cwd, r.Env)
 		events, err = b.inSession(ctx, r.SessionID, cmd)
@@ -58,7 +63,7 @@ func (b *box) execute(ctx context.Context, r executeRequest) (any, error) {
 			return nil, r.fault(err)
 		}
 	}
-	if err := b.ended(ctx, r, out.exit); err != nil {
+	if err := b.ended(ctx, r, limit, out.exit); err != nil {
 		return nil, err
 	}
 	exit := exitCode(out.exit)
@@ -113,7 +118,7 @@ func exitCode(x sandbox.Exit) int {
 
 // ended says what the end of a session's command means when it was not the
 // command's own: the shell is gone, and the next call begins with a new one.
-func (b *box) ended(ctx context.Context, r executeRequest, x sandbox.Exit) error {
+func (b *box) ended(ctx context.Context, r executeRequest, limit time.Duration, x sandbox.Exit) error {
 	if !hasState(r.SessionID) {
 		return nil
 	}
@@ -121,12 +126,12 @@ func (b *box) ended(ctx context.Context, r executeRequest, x sandbox.Exit) error
 	case x.Error != "":
 		return &fault{code: commandError, text: x.Error, context: map[string]any{"command": r.Command}, op: "command.execute"}
 	case x.TimedOut:
-		return &fault{code: commandError, text: fmt.Sprintf("Command timed out after %dms", int64(r.TimeoutMs)),
-			context: map[string]any{"command": r.Command, "timeout": int64(r.TimeoutMs)}, op: "command.execute"}
+		return &fault{code: commandError, text: fmt.Sprintf("Command timeout after %dms", limit.Milliseconds()),
+			context: map[string]any{"command": r.Command, "timeout": limit.Milliseconds()}, op: "command.execute"}
 	case x.Restarted == "" || !strings.Contains(x.Restarted, "shell exited") && !strings.Contains(x.Restarted, "shell was ended"):
 		return nil
 	}
-	if err := b.engine.CloseSession(ctx, b.id, b.names.of(r.SessionID)); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+	if err := b.close(ctx, r.SessionID); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 		return err
 	}
 	return &fault{code: sessionTerminated, text: fmt.Sprintf("Session '%s' terminated: its shell exited with code %d", r.SessionID, x.Code),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 
@@ -206,7 +207,7 @@ func (b *box) deleteFile(ctx context.Context, r pathRequest) (any, error) {
 	}
 	fi, err := b.engine.Stat(ctx, b.id, p, false)
 	if err == nil && fi.Type == sandbox.TypeDir {
-		return nil, &fault{code: isDirectory, text: "Cannot delete directory with deleteFile: " + p, op: op,
+		return nil, &fault{code: isDirectory, text: "Cannot delete directory with deleteFile(): " + p, op: op,
 			context: map[string]any{"path": p, "operation": op},
 			err:     &sandbox.Error{Kind: sandbox.Invalid, Err: fs.ErrInvalid, Hint: "remove a folder with a command, such as rm -r"}}
 	}
@@ -228,6 +229,9 @@ func (b *box) moveFile(ctx context.Context, r moveRequest) (any, error) {
 }
 
 func (b *box) rename(ctx context.Context, op, session, from, to string) (any, error) {
+	if from == "" { // to these clients a path that was left out is a file that is not there
+		return nil, &fault{code: fileNotFound, text: "File not found: no path was given", op: op, context: map[string]any{"path": "", "operation": op}}
+	}
 	src, err := b.resolve(ctx, session, from)
 	if err != nil {
 		return nil, err
@@ -292,10 +296,9 @@ func (b *box) listFiles(ctx context.Context, r listRequest) (any, error) {
 	return listAnswer{Success: true, Path: r.Path, Files: files, Count: len(files), Timestamp: now()}, nil
 }
 
-// hidden reports whether a part of a path begins with a dot.
-func hidden(relative string) bool {
-	return strings.HasPrefix(relative, ".") || strings.Contains(relative, "/.")
-}
+// hidden reports whether a name begins with a dot. What lies in a hidden folder is
+// not hidden by that.
+func hidden(relative string) bool { return strings.HasPrefix(path.Base(relative), ".") }
 
 // infoOf describes an entry. What may be done with it is said of its owner, as whom
 // these clients work.

@@ -20,7 +20,7 @@ func TestFiles(t *testing.T) {
 	b := newBox(t)
 	b.exec(t, "s", "mkdir -p d && cd d")
 	b.must(t, "POST", "/api/write", object{"path": "a.txt", "content": "ä", "sessionId": "s"})
-	if v := b.must(t, "POST", "/api/read", object{"path": "a.txt", "sessionId": "s"}); v["content"] != "ä" || v["encoding"] != "utf-8" || v["mimeType"] != "text/plain" || v["size"] != 2.0 {
+	if v := b.must(t, "POST", "/api/read", object{"path": "a.txt", "sessionId": "s"}); v["content"] != "ä" || v["encoding"] != "utf-8" || v["mimeType"] != "text/plain;charset=utf-8" || v["size"] != 2.0 {
 		t.Errorf("%v", v)
 	}
 	some := base64.StdEncoding.EncodeToString([]byte{0, 1, 255})
@@ -60,6 +60,32 @@ func TestFiles(t *testing.T) {
 	b.must(t, "POST", "/api/delete", object{"path": "x/y/a", "sessionId": "s"})
 }
 
+func TestHiddenFiles(t *testing.T) {
+	b := newBox(t)
+	b.exec(t, "s", "mkdir -p .h/in; echo 1 > .h/in/.no; echo 1 > .h/in/yes")
+	for _, one := range []struct {
+		options object
+		want    string
+	}{
+		{nil, ""}, // a name with a dot before it is hidden
+		{object{"recursive": true}, ".h/in .h/in/yes"}, // what lies beneath it is not
+		{object{"recursive": true, "includeHidden": true}, ".h .h/in .h/in/.no .h/in/yes"},
+	} {
+		list := b.must(t, "POST", "/api/list-files", object{"path": ".", "sessionId": "s", "options": one.options})
+		var names []string
+		for _, f := range list["files"].([]any) {
+			names = append(names, f.(object)["relativePath"].(string))
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != one.want {
+			t.Errorf("%v: %s, want %s", one.options, got, one.want)
+		}
+	}
+	if v := b.fails(t, "/api/delete", object{"path": ".h", "sessionId": "s"}, 400, "IS_DIRECTORY"); !strings.Contains(v["message"].(string), "Cannot delete directory with deleteFile()") {
+		t.Error(v)
+	}
+}
+
 func TestFileErrors(t *testing.T) {
 	b := newBox(t)
 	b.exec(t, "s", "mkdir -p d/e; echo 1 > f; truncate -s 40M huge")
@@ -87,6 +113,8 @@ func TestFileErrors(t *testing.T) {
 		{"/api/delete", object{"path": "d"}, 400, "IS_DIRECTORY"},
 		{"/api/delete", object{"path": "none"}, 404, "FILE_NOT_FOUND"},
 		{"/api/rename", object{"oldPath": "none", "newPath": "x"}, 404, "FILE_NOT_FOUND"},
+		{"/api/rename", object{"path": "f", "newName": "x"}, 404, "FILE_NOT_FOUND"},
+		{"/api/move", object{}, 404, "FILE_NOT_FOUND"},
 		{"/api/list-files", object{"path": "none"}, 404, "FILE_NOT_FOUND"},
 		{"/api/list-files", object{"path": "f"}, 400, "NOT_DIRECTORY"},
 		{"/api/watch", object{"path": "none"}, 404, "FILE_NOT_FOUND"},

@@ -7,13 +7,20 @@ import (
 	"unicode/utf8"
 )
 
+// Types of text whose encoding these clients are told too.
+const (
+	plainText  = "text/plain;charset=utf-8"
+	scriptText = "text/javascript;charset=utf-8"
+)
+
 // types has the MIME types of file names' endings. The system's own tables differ
 // from machine to machine.
 var types = map[string]string{
-	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
-	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript", ".cjs": "text/javascript",
-	".jsx": "text/javascript", ".ts": "text/typescript", ".tsx": "text/typescript", ".json": "application/json", ".xml": "application/xml",
-	".yaml": "text/yaml", ".yml": "text/yaml", ".toml": "text/plain", ".ini": "text/plain", ".env": "text/plain", ".sh": "text/x-shellscript",
+	".txt": plainText, ".log": plainText, ".md": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
+	".html": "text/html;charset=utf-8", ".htm": "text/html;charset=utf-8", ".css": "text/css;charset=utf-8",
+	".js": scriptText, ".mjs": scriptText, ".cjs": scriptText, ".jsx": scriptText, ".ts": scriptText, ".tsx": scriptText, ".mts": scriptText,
+	".json": "application/json;charset=utf-8", ".map": "application/json;charset=utf-8", ".xml": "application/xml",
+	".yaml": "text/yaml", ".yml": "text/yaml", ".toml": "text/plain", ".ini": plainText, ".env": "text/plain", ".sh": "text/x-shellscript",
 	".py": "text/x-python", ".go": "text/x-go", ".rs": "text/x-rust", ".c": "text/x-c", ".h": "text/x-c", ".cpp": "text/x-c++", ".java": "text/x-java",
 	".rb": "text/x-ruby", ".php": "text/x-php", ".sql": "text/x-sql", ".svg": "image/svg+xml",
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".ico": "image/x-icon", ".bmp": "image/bmp",
@@ -55,7 +62,7 @@ func isText(b []byte) bool {
 
 // isBinary reports whether files of a type are given in base64.
 func isBinary(mime string) bool {
-	switch mime {
+	switch mime, _, _ = strings.Cut(mime, ";"); mime {
 	case "application/json", "application/xml", "application/javascript", "image/svg+xml":
 		return false
 	}

@@ -123,8 +123,8 @@ func (b *box) getProcess(ctx context.Context, id string) (any, error) {
 	return processAnswer{Success: true, Process: info, Timestamp: now()}, err
 }
 
-// patience is how long a process has to end by itself.
-const patience = 5 * time.Second
+// killDelay is how long a process has to end by itself.
+const killDelay = 5 * time.Second
 
 // killProcess ends a process with all that it started.
 func (b *box) killProcess(ctx context.Context, id string) (any, error) {
@@ -177,7 +177,7 @@ func (b *box) end(ctx context.Context, p sandbox.Process) error {
 	}
 	var kerr error
 	late := make(chan struct{})
-	bell := time.AfterFunc(patience, func() {
+	bell := time.AfterFunc(killDelay, func() {
 		defer close(late)
 		kerr = b.signal(ctx, p, "SIGKILL")
 	})

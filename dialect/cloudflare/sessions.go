@@ -52,7 +52,16 @@ func (b *box) open(ctx context.Context, session, cwd string, env map[string]stri
 		o.Cwd = fallbackDir
 		_, created, err = b.engine.OpenSession(ctx, b.id, o)
 	}
+	if created {
+		b.limits.set(b.limitKey(session), 0)
+	}
 	return o.Name, created, err
+}
+
+// close ends a session; the next one of its id is another.
+func (b *box) close(ctx context.Context, session string) error {
+	b.limits.set(b.limitKey(session), 0)
+	return b.engine.CloseSession(ctx, b.id, b.names.of(session))
 }
 
 // noFolder reports whether something could not begin because its folder is not there.

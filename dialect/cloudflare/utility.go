@@ -43,6 +43,9 @@ func (b *box) createSession(ctx context.Context, r sessionRequest) (any, error) 
 		return nil, &fault{code: sessionExists, text: "Session '" + bounded(r.ID) + "' already exists", op: "session.create",
 			context: map[string]any{"sessionId": bounded(r.ID), "containerPlacementId": nil}}
 	}
+	if err := b.limit(ctx, r.ID, r.CommandTimeoutMs); err != nil {
+		return nil, err
+	}
 	const text = "Session created successfully"
 	return sessionAnswer{Success: true, ID: r.ID, Message: text, Timestamp: now(), Placement: json.RawMessage("null"),
 		Data: createdSession{ID: r.ID, Message: text}}, nil
@@ -60,7 +63,7 @@ func (b *box) deleteSession(ctx context.Context, r sessionRequest) (any, error) 
 	if err := b.engine.CloseTerminal(ctx, b.id, name); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 		return nil, err
 	}
-	err := b.engine.CloseSession(ctx, b.id, name)
+	err := b.close(ctx, r.SessionID)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		if _, gerr := b.engine.Get(ctx, b.id); gerr != nil {
 			return nil, gerr

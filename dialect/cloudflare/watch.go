@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,7 +113,7 @@ func (b *box) tellChange(ctx context.Context, e sandbox.WatchEvent, out stream) 
 
 // version is the state of what lies beneath a path. It is computed from the files
 // each time, so it holds over pauses, forks and restarts.
-var version = regexp.MustCompile(`^v1-([0-9a-f]{16})-([0-9a-f]{64})$`)
+var version = regexp.MustCompile(`^watch-([0-9]{1,20})-([0-9]{1,78}):0$`)
 
 // scanTime bounds one look at all files beneath a path.
 const scanTime = 2 * time.Minute
@@ -126,17 +128,18 @@ func (b *box) checkChanges(ctx context.Context, r watchRequest) (any, error) {
 	if err != nil {
 		return nil, sandbox.Errorf("check changes", sandbox.Internal, "%w", err)
 	}
-	about := sha256.Sum256(what)
+	whole := sha256.Sum256(what)
+	about := binary.BigEndian.Uint64(whole[:])
 	sum, err := b.scan(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	a := changesAnswer{Success: true, Status: "unchanged", Version: fmt.Sprintf("v1-%x-%s", about[:8], sum), Timestamp: now()}
+	a := changesAnswer{Success: true, Status: "unchanged", Version: fmt.Sprintf("watch-%d-%d:0", about, sum), Timestamp: now()}
 	if r.Since == "" || r.Since == a.Version {
 		return a, nil
 	}
 	m := version.FindStringSubmatch(r.Since)
-	if m == nil || m[1] != hex.EncodeToString(about[:8]) {
+	if m == nil || m[1] != strconv.FormatUint(about, 10) {
 		a.Status, a.Reason = "resync", "expired" // a version of something else
 	} else {
 		a.Status = "changed"
@@ -146,10 +149,10 @@ func (b *box) checkChanges(ctx context.Context, r watchRequest) (any, error) {
 
 // scan sums up what lies beneath a path: names, kinds, modes, owners, and of all but
 // folders what changes when they do. Times of folders change with what is left out.
-func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) {
+func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (*big.Int, error) {
 	fi, err := b.engine.Stat(ctx, b.id, q.Path, true)
 	if err != nil {
-		return "", fileFault("watch.check", q.Path, err)
+		return nil, fileFault("watch.check", q.Path, err)
 	}
 	dir, what := q.Path, "."
 	if fi.Type != sandbox.TypeDir {
@@ -167,16 +170,16 @@ func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) 
 	argv = append(argv, "(", "-type", "d", "-printf", `%P\0d %m %U %G\0`, ")", "-o", "-printf", `%P\0%y %m %U %G %s %T@ %C@ %i %l\0`)
 	events, err := b.begin(ctx, sandbox.Command{Argv: argv, User: user, Timeout: scanTime, Lossless: true}, dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	out, err := collect(events, maxOutput)
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case out.exit.TimedOut:
-		return "", &fault{code: filesystemError, text: "look at " + q.Path + ": there is too much beneath it"}
+		return nil, &fault{code: filesystemError, text: "look at " + q.Path + ": there is too much beneath it"}
 	case out.exit.Code != 0 && len(out.stdout) == 0:
-		return "", &fault{code: filesystemError, text: "look at " + q.Path + ": " + trimmed(out.stderr)}
+		return nil, &fault{code: filesystemError, text: "look at " + q.Path + ": " + trimmed(out.stderr)}
 	}
 	fields := strings.Split(string(out.stdout), "\x00")
 	var all []string
@@ -190,7 +193,7 @@ func (b *box) scan(ctx context.Context, q sandbox.WatchRequest) (string, error) 
 	for _, one := range all {
 		sum.Write([]byte(one))
 	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return new(big.Int).SetBytes(sum.Sum(nil)), nil
 }
 
 // simple is a pattern that find takes as it is.

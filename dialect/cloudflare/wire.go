@@ -330,6 +330,8 @@ type sessionRequest struct {
 	Name      string      `json:"name"`
 	Env       environment `json:"env"`
 	Cwd       string      `json:"cwd"`
+
+	CommandTimeoutMs float64 `json:"commandTimeoutMs"` // of commands that have none of their own
 }
 
 type sessionAnswer struct {

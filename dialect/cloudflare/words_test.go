@@ -50,7 +50,8 @@ func TestMIME(t *testing.T) {
 		name, head, want string
 		binary           bool
 	}{
-		{"a.json", "\x00", "application/json", false},
+		{"a.json", "\x00", "application/json;charset=utf-8", false},
+		{"a.TXT", "\x00", "text/plain;charset=utf-8", false},
 		{"a.PNG", "", "image/png", true},
 		{"a", "", "text/plain", false},
 		{"a", "text ä", "text/plain", false},

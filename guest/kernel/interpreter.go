@@ -126,6 +126,9 @@ func launch(ctx context.Context, spec Spec, starter Starter, claim func([]uint16
 	}
 	if err = k.awaitReady(ctx); err == nil {
 		claim(k.process.Ports()) // no code has run yet: they are the kernel's own
+		if spec.Prelude != "" && !k.quietly(spec.Prelude) {
+			err = errors.New("the kernel did not take its prelude")
+		}
 	}
 	return k, err
 }

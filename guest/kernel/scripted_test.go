@@ -323,13 +323,19 @@ func newScripted(t *testing.T) (*Set, *script, Options) {
 // newFolders are folders with the kernelspec of scripted kernels.
 func newFolders(t *testing.T) []string {
 	t.Helper()
+	return []string{scriptedSpec(t, ""), "/nowhere"}
+}
+
+// scriptedSpec is a folder with the kernelspec of scripted kernels that run a prelude.
+func scriptedSpec(t *testing.T, prelude string) string {
+	t.Helper()
 	dir := t.TempDir()
-	spec := fmt.Sprintf(`{"argv": ["x", %q, "{connection_file}"], "language": "Scripted"}`, dir)
+	spec := fmt.Sprintf(`{"argv": ["x", %q, "{connection_file}"], "language": "Scripted", "metadata": {"berth_prelude": %q}}`, dir, prelude)
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "scripted"), 0o755),
 		os.WriteFile(filepath.Join(dir, "scripted", "kernel.json"), []byte(spec), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	return []string{dir, "/nowhere"}
+	return dir
 }
 
 // read reads a run to its end, and gives what it did as lines.

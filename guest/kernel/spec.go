@@ -18,8 +18,9 @@ type Spec struct {
 	Language string // in the names of this package: "python", "typescript"
 	Argv     []string
 	Env      map[string]string
-	ByName   bool // it is interrupted by a message, not by a signal
-	TCP      bool // it knows no other transport
+	ByName   bool   // it is interrupted by a message, not by a signal
+	TCP      bool   // it knows no other transport
+	Prelude  string // code that it runs before any other, unseen; "" for none
 }
 
 // Bounds on kernelspecs.
@@ -83,6 +84,7 @@ func parseSpec(b []byte) (Spec, error) {
 		Env       map[string]string `json:"env"`
 		Metadata  struct {
 			Transport string `json:"berth_transport"`
+			Prelude   string `json:"berth_prelude"`
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(b, &file); err != nil {
@@ -93,8 +95,8 @@ func parseSpec(b []byte) (Spec, error) {
 		return Spec{}, errors.New("a kernelspec lacks argv, {connection_file} or language")
 	}
 	return Spec{Language: strings.ToLower(file.Language), Argv: file.Argv, Env: file.Env,
-		ByName: file.Interrupt == "message",
-		TCP:    file.Metadata.Transport == "tcp" || filepath.Base(file.Argv[0]) == "deno" || strings.EqualFold(file.Language, "r")}, nil
+		ByName: file.Interrupt == "message", Prelude: file.Metadata.Prelude,
+		TCP: file.Metadata.Transport == "tcp" || filepath.Base(file.Argv[0]) == "deno" || strings.EqualFold(file.Language, "r")}, nil
 }
 
 // standIns are languages whose kernels run another one too.

@@ -22,16 +22,8 @@ type image struct {
 	sized      bool // it says how large its containers are
 }
 
-// ownTemplate is the template that stands for the vendor's image in all its
-// variants.
-const ownTemplate = "cloudflare-sandbox"
-
 // vendorImage matches what the vendor calls it.
 var vendorImage = regexp.MustCompile(`^(docker\.io/|registry\.cloudflare\.com/)?cloudflare/sandbox(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
-
-// IsOwn reports whether a template stands for the vendor's image: nobody else makes
-// it.
-func IsOwn(template string) bool { return template == ownTemplate }
 
 // sidecarImage matches what is called the image of a sidecar.
 var sidecarImage = regexp.MustCompile(`^(docker\.io/)?cloudflare/proxy-everything(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
@@ -45,7 +37,7 @@ var refPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$`)
 // have never one name.
 func TemplateName(ref string) (string, error) {
 	if vendorImage.MatchString(ref) {
-		return ownTemplate, nil
+		return ownTemplate(ref), nil
 	}
 	if !refPattern.MatchString(ref) {
 		return "", invalid("%.80q is no image", ref)
@@ -80,8 +72,8 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	if sandbox.KindOf(err) == sandbox.NotFound && sandbox.CheckName(ref) == nil {
 		t, err = d.engine.Template(ctx, ref) // one of the server's own
 	}
-	if name == ownTemplate && (sandbox.KindOf(err) == sandbox.NotFound || err == nil && d.stale(ctx, &t)) {
-		t, err = d.ownImage(ctx)
+	if IsOwn(name) && (sandbox.KindOf(err) == sandbox.NotFound || err == nil && d.stale(ctx, &t)) {
+		t, err = d.ownImage(ctx, name)
 	}
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return d.committed(ctx, ref, name)
@@ -91,55 +83,6 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	}
 	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy, sized: t.Limits != nil}, nil
 }
-
-// stale reports whether the template that stands for the vendor's image was made of
-// one that is another by now.
-func (d *Dialect) stale(ctx context.Context, t *sandbox.Template) bool {
-	req, err := OwnImage(ctx, d.engine.Template)
-	if err != nil || !strings.HasPrefix(t.Source, "template:") {
-		return false // somebody has made one of their own
-	}
-	from, err := d.engine.Template(ctx, strings.TrimPrefix(req.From, "template:"))
-	return err == nil && from.Digest != t.Digest
-}
-
-// ownImage makes the template that stands for the vendor's image, once for all that
-// ask for it together.
-func (d *Dialect) ownImage(ctx context.Context) (sandbox.Template, error) {
-	unlock, err := d.names.lock(ctx, "image "+ownTemplate) // no container is called that
-	if err != nil {
-		return sandbox.Template{}, err
-	}
-	defer unlock()
-	t, err := d.engine.Template(ctx, ownTemplate)
-	if err == nil && !d.stale(ctx, &t) || err != nil && sandbox.KindOf(err) != sandbox.NotFound {
-		return t, err
-	}
-	req, err := OwnImage(ctx, d.engine.Template)
-	if err != nil {
-		return sandbox.Template{}, err
-	}
-	return d.engine.BuildTemplate(ctx, req, nil)
-}
-
-// OwnImage asks for the template that stands for the vendor's image: the one with
-// interpreters for code, if the server has it, else its own, as that image's users
-// expect it.
-func OwnImage(ctx context.Context, find func(ctx context.Context, name string) (sandbox.Template, error)) (sandbox.BuildRequest, error) {
-	from := sandbox.CodeTemplate
-	_, err := find(ctx, from)
-	if sandbox.KindOf(err) == sandbox.NotFound {
-		from, err = sandbox.DefaultTemplate, nil
-	}
-	return sandbox.BuildRequest{Name: ownTemplate, From: "template:" + from, Steps: []sandbox.BuildStep{
-		{Env: map[string]string{"SANDBOX_VERSION": sdkVersion}},
-		{User: "root"},
-		{Workdir: sandbox.DefaultWorkdir},
-	}, Entrypoint: []string{serverProgram}}, err
-}
-
-// sdkVersion is the version of the vendor's package whose server is served.
-const sdkVersion = "0.12.10"
 
 // Images says which templates stand for the images that a Dockerfile names.
 func Images(dockerfile string) map[string]string {
@@ -188,7 +131,7 @@ func (d *Dialect) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if name == ownTemplate {
+	if IsOwn(name) {
 		return invalid("%s is the vendor's own image", ref)
 	}
 	container := q.Get("container")

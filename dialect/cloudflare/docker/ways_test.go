@@ -343,7 +343,7 @@ func TestSize(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	got := docker.Images("ARG V=1\nFROM --platform=linux/amd64 docker.io/cloudflare/sandbox:0.12.10-python AS base\nFROM base\nCOPY --from=app:dev /a /b\n")
-	for ref, want := range map[string]string{"docker.io/cloudflare/sandbox:0.12.10-python": "cloudflare-sandbox", "base": "", "app:dev": ""} {
+	for ref, want := range map[string]string{"docker.io/cloudflare/sandbox:0.12.10-python": "cloudflare-sandbox-python", "base": "", "app:dev": ""} {
 		n := got[ref]
 		if n == "" || want != "" && n != want || sandbox.CheckName(n) != nil {
 			t.Errorf("%s stands for %q", ref, n)

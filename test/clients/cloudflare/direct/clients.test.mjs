@@ -106,7 +106,7 @@ for (const [way, open] of Object.entries(ways)) {
       const f = c.files
       await f.writeFile('a.txt', 'text ä', S)
       const a = await f.readFile(`${dir}/a.txt`, S)
-      assert.deepEqual([a.content, a.encoding, a.mimeType, a.size], ['text ä', 'utf-8', 'text/plain', 7])
+      assert.deepEqual([a.content, a.encoding, a.mimeType, a.size], ['text ä', 'utf-8', 'text/plain;charset=utf-8', 7])
       await f.writeFile(`${dir}/b.png`, Buffer.from([137, 80, 78, 71, 0, 255]).toString('base64'), S, { encoding: 'base64' })
       const b = await f.readFile('b.png', S)
       assert.deepEqual([b.encoding, b.mimeType, b.isBinary, Buffer.from(b.content, 'base64').length], ['base64', 'image/png', true, 6])

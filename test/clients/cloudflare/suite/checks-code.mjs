@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { parseSSEStream } from '@cloudflare/sandbox'
 
 export async function code(t) {
-  const box = t.box()
+  const box = t.box({}, 'Python')
   const context = await box.createCodeContext({ language: 'python' })
   assert.equal(context.language, 'python')
   await box.runCode('kept = 41', { context })
@@ -27,11 +27,14 @@ export async function code(t) {
 
 export async function otherCode(t) {
   const box = t.box()
+  await assert.rejects(box.createCodeContext({ language: 'python' }), /Python interpreter not available.*-python/)
   const s = t.noting('ExecutionSession', await box.createSession({ id: 'c' }))
   const own = await s.createCodeContext({ language: 'javascript' })
   await s.runCode('var kept = 1', { context: own })
   assert.equal((await s.runCode('kept + 1', { context: own })).results[0]?.text, '2')
   assert((await s.listCodeContexts()).some((c) => c.id === own.id))
+  const read = await s.runCode("const fs = require('fs')\nfs.readFileSync('/etc/hostname', 'utf8').length > 0", { context: own })
+  assert.equal(read.results[0]?.text, 'true', JSON.stringify(read.error))
   await (await s.runCodeStream('1', { context: own })).cancel()
   await s.deleteCodeContext(own.id)
   const typed = await box.runCode('const n: number = 3\nn * 2', { language: 'typescript' })

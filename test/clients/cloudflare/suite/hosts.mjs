@@ -10,6 +10,7 @@ import { Miniflare, convertV4MiniflareOptions } from 'miniflare'
 
 const here = import.meta.dirname
 const container = { imageName: 'docker.io/cloudflare/sandbox:0.12.10' }
+const python = { imageName: 'docker.io/cloudflare/sandbox:0.12.10-python' }
 
 export async function miniflare() {
   const kept = await mkdtemp(join(tmpdir(), 'suite-'))
@@ -20,7 +21,7 @@ export async function miniflare() {
   const mf = new Miniflare(convertV4MiniflareOptions({
     name: 'suite', modules: [{ type: 'ESModule', path: 'worker.mjs', contents: made.outputFiles[0].text }],
     compatibilityDate: '2026-07-01', compatibilityFlags: ['nodejs_compat'],
-    durableObjects: { Sandbox: { className: 'Sandbox', useSQLite: true, container }, Caught: { className: 'Caught', useSQLite: true, container } },
+    durableObjects: { Sandbox: { className: 'Sandbox', useSQLite: true, container }, Caught: { className: 'Caught', useSQLite: true, container }, Python: { className: 'Python', useSQLite: true, container: python } },
     durableObjectsPersist: kept, r2Persist: kept, r2Buckets: ['BACKUP_BUCKET', 'FILES'],
     containerEngine: `unix://${process.env.BERTH_DOCKER_SOCKET}`,
   }))
@@ -30,9 +31,9 @@ export async function miniflare() {
 // What a user's project holds. The image is built when wrangler starts.
 const config = {
   name: 'suite', main: 'worker.mjs', compatibility_date: '2026-07-01', compatibility_flags: ['nodejs_compat'],
-  containers: ['Sandbox', 'Caught'].map((class_name) => ({ class_name, image: './Dockerfile' })),
-  durable_objects: { bindings: ['Sandbox', 'Caught'].map((name) => ({ name, class_name: name })) },
-  migrations: [{ tag: 'v1', new_sqlite_classes: ['Sandbox', 'Caught'] }],
+  containers: ['Sandbox', 'Caught', 'Python'].map((class_name) => ({ class_name, image: './Dockerfile' })),
+  durable_objects: { bindings: ['Sandbox', 'Caught', 'Python'].map((name) => ({ name, class_name: name })) },
+  migrations: [{ tag: 'v1', new_sqlite_classes: ['Sandbox', 'Caught', 'Python'] }],
   r2_buckets: ['BACKUP_BUCKET', 'FILES'].map((binding) => ({ binding, bucket_name: binding.toLowerCase().replace('_', '-') })),
 }
 

@@ -14,6 +14,9 @@ export { ContainerProxy }
 
 export class Sandbox extends Base {}
 
+// Python is a sandbox of the image's variant with Python.
+export class Python extends Base {}
+
 // Caught is a sandbox whose traffic comes here.
 export class Caught extends Base {
   interceptHttps = true
