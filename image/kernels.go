@@ -27,7 +27,7 @@ var kernelParts = []struct{ path, text string }{
 	{"usr/local/share/jupyter/kernels/python3/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "{connection_file}", ` +
 		`"--HistoryManager.enabled=False", "--InteractiveShellApp.extra_extensions=berth_display"], "display_name": "Python 3", "language": "python"}` + "\n"},
 	{"usr/local/share/jupyter/kernels/deno/kernel.json", `{"argv": ["/usr/local/bin/deno", "jupyter", "--kernel", "--conn", "{connection_file}"], ` +
-		`"env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}, "display_name": "Deno", "language": "typescript", "metadata": {"berth_transport": "tcp"}}` + "\n"},
+		`"env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}, "display_name": "Deno", "language": "typescript", "metadata": {"berth_transport": "tcp", "berth_prelude": "` + nodeNames + `"}}` + "\n"},
 	{"usr/local/share/jupyter/kernels/bash/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "bash_kernel", "-f", "{connection_file}"], ` +
 		`"env": {"PS1": "$"}, "display_name": "Bash", "language": "bash"}` + "\n"},
 	{"etc/pip.conf", "[global]\nbreak-system-packages = true\n"},
@@ -56,7 +56,7 @@ rm -f /tmp/ca.crt /tmp/requirements.txt`
 )
 
 // codeRoot is the root of a release with Python's packages for data beside it, and
-// kernels of Python, TypeScript, JavaScript, Bash and R. It is filled on the host, as the
+// kernels of Python, TypeScript, JavaScript, Bash and R, and Bun. It is filled on the host, as the
 // release's own is: Python's packages are pinned by their digests, and nothing of them
 // runs but what is compiled; R is the release's.
 type codeRoot struct {
@@ -77,7 +77,7 @@ func (c codeRoot) resolve(context.Context) (root, error) { return c, nil }
 func (c codeRoot) Close() error { return nil }
 
 func (c codeRoot) key() string {
-	parts := []any{"code", c.base.key(), installR, compileKernels, kernelParts}
+	parts := []any{"code", c.base.key(), installR, installBun, bunParts(), compileKernels, kernelParts}
 	for _, name := range []string{"kernels/requirements.txt", "kernels/berth_display.py"} {
 		b, _ := fs.ReadFile(kernelFiles, name) // embedded: it is there
 		parts = append(parts, string(b))
@@ -104,6 +104,7 @@ func (c codeRoot) fill(ctx context.Context, w *work, say func(sandbox.Progress))
 		{"install R", []string{"sh", "-c", installR}},
 		{"install packages", []string{"python3", "-m", "pip", "install", "--root-user-action=ignore", "--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes",
 			"--no-compile", "--disable-pip-version-check", "--break-system-packages", "--retries", "10", "--progress-bar", "off", "--cert", "/tmp/ca.crt", "-r", "/tmp/requirements.txt"}},
+		{"install bun", []string{"sh", "-c", installBun}},
 		{"compile packages", []string{"sh", "-c", compileKernels}},
 	} {
 		say(sandbox.Progress{Step: step.name})
@@ -118,7 +119,7 @@ func (c codeRoot) fill(ctx context.Context, w *work, say func(sandbox.Progress))
 // chrootEnv is what programs inside get: nothing of the server's but the way out.
 func chrootEnv() []string {
 	env := []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "MPLBACKEND=agg"}
-	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_DEFAULT_TIMEOUT"} {
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "NPM_CONFIG_REGISTRY"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
@@ -154,6 +155,9 @@ func (c codeRoot) prepare(w *work) (err error) {
 	}
 	lock, err := kernelFiles.ReadFile("kernels/requirements.txt")
 	if err != nil {
+		return err
+	}
+	if err := prepareBun(t); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -244,6 +248,9 @@ func explainPackages(err error) error {
 		return err
 	}
 	text := err.Error()
+	if strings.Contains(text, "npm ERR! network") || strings.Contains(text, "node_modules/@oven") {
+		return explainBun(err)
+	}
 	for _, sign := range []string{"Temporary failure in name resolution", "NewConnectionError", "Read timed out", "ConnectTimeoutError", "SSLError", "No matching distribution found"} {
 		if strings.Contains(text, sign) {
 			return &sandbox.Error{Kind: sandbox.Unavailable, Err: err,
