@@ -19,7 +19,9 @@ type Meter interface {
 	Change(s sandbox.Sandbox, ran time.Time, counted time.Duration) (ops []record.Op, done func(), err error)
 	Read(id sandbox.ID, ran time.Time, u driver.Usage, egress *int64)
 	Kept(id sandbox.ID, bytes int64)
+	Volume(v sandbox.Volume, removed bool) (ops []record.Op, done func(), err error) // the same for a volume
 	Due() (running, aside []sandbox.ID)
+	DueVolumes() []sandbox.ID
 	Began(id sandbox.ID) time.Time   // when the present machine began to run; zero if none does
 	CPU(id sandbox.ID) time.Duration // of its whole life, as of the last Read
 	Retain(keep func(sandbox.ID) bool)
@@ -42,13 +44,15 @@ type noMeter struct{}
 func (noMeter) Change(sandbox.Sandbox, time.Time, time.Duration) ([]record.Op, func(), error) {
 	return nil, func() {}, nil
 }
-func (noMeter) Read(sandbox.ID, time.Time, driver.Usage, *int64) {}
-func (noMeter) Kept(sandbox.ID, int64)                           {}
-func (noMeter) Due() (running, aside []sandbox.ID)               { return nil, nil }
-func (noMeter) Began(sandbox.ID) time.Time                       { return time.Time{} }
-func (noMeter) CPU(sandbox.ID) time.Duration                     { return 0 }
-func (noMeter) Retain(func(sandbox.ID) bool)                     {}
-func (noMeter) Flush(context.Context) error                      { return nil }
+func (noMeter) Volume(sandbox.Volume, bool) ([]record.Op, func(), error) { return nil, func() {}, nil }
+func (noMeter) DueVolumes() []sandbox.ID                                 { return nil }
+func (noMeter) Read(sandbox.ID, time.Time, driver.Usage, *int64)         {}
+func (noMeter) Kept(sandbox.ID, int64)                                   {}
+func (noMeter) Due() (running, aside []sandbox.ID)                       { return nil, nil }
+func (noMeter) Began(sandbox.ID) time.Time                               { return time.Time{} }
+func (noMeter) CPU(sandbox.ID) time.Duration                             { return 0 }
+func (noMeter) Retain(func(sandbox.ID) bool)                             {}
+func (noMeter) Flush(context.Context) error                              { return nil }
 func (noMeter) Report(context.Context, sandbox.UsageQuery) (sandbox.UsageReport, error) {
 	return sandbox.UsageReport{}, &sandbox.Error{Kind: sandbox.Unsupported, Err: fmt.Errorf("this server measures nothing"),
 		Hint: "berth top shows what sandboxes use now"}
@@ -123,6 +127,9 @@ func (e *Engine) measureDue(ctx context.Context) {
 	for _, id := range aside {
 		e.measureKept(ctx, id)
 	}
+	for _, id := range e.meter.DueVolumes() {
+		e.measureVolume(ctx, id)
+	}
 	e.flushMeter(ctx)
 }
 
@@ -171,6 +178,22 @@ func (e *Engine) measureKept(ctx context.Context, id sandbox.ID) {
 	e.meter.Kept(id, bytes)
 }
 
+// measureVolume looks at what a volume occupies.
+func (e *Engine) measureVolume(ctx context.Context, id sandbox.ID) {
+	if e.volumes == nil {
+		return
+	}
+	bytes, err := e.volumes.Stored(ctx, id)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return // it is being made, or removed
+	}
+	if err != nil {
+		e.log.Warn("measure a volume", "volume", id, "error", err)
+		return
+	}
+	e.meter.Kept(id, bytes)
+}
+
 // openMeter tells the meter of every sandbox that is there, and begins to
 // measure.
 func (e *Engine) openMeter(ctx context.Context) error {
@@ -185,6 +208,20 @@ func (e *Engine) openMeter(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if e.volumes != nil {
+		all, err := e.volumesOf(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, v := range all {
+			there[v.ID] = true
+			_, done, err := e.meter.Volume(v, false)
+			if err != nil {
+				return err
+			}
+			done()
+		}
 	}
 	e.meter.Retain(func(id sandbox.ID) bool { return there[id] })
 	if _, off := e.meter.(noMeter); !off {

@@ -25,6 +25,7 @@ const (
 type Volumes interface {
 	Make(ctx context.Context, id sandbox.ID, size int64) error
 	Folder(ctx context.Context, id sandbox.ID) (path string, err error)
+	Stored(ctx context.Context, id sandbox.ID) (bytes int64, err error) // that it occupies on the host
 	Remove(ctx context.Context, id sandbox.ID) error
 
 	// Tidy removes what was never whole, and says which volumes there are.
@@ -73,9 +74,13 @@ func (e *Engine) CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (v
 	if err != nil {
 		return v, fail(op, "", sandbox.Errorf("encode volume", sandbox.Internal, "%w", err))
 	}
+	ops, counted, err := e.meter.Volume(v, false)
+	if err != nil {
+		return v, fail(op, "", err)
+	}
 	_, err = e.records.Commit(ctx, record.Txn{
 		If:   []record.Cond{{Key: volumeNameKey(v.Account, v.Name)}, {Key: volumeKey(v.Account, v.ID)}},
-		Then: []record.Op{{Key: volumeKey(v.Account, v.ID), Value: value}, {Key: volumeNameKey(v.Account, v.Name), Value: []byte(v.ID)}},
+		Then: append(ops, record.Op{Key: volumeKey(v.Account, v.ID), Value: value}, record.Op{Key: volumeNameKey(v.Account, v.Name), Value: []byte(v.ID)}),
 	})
 	if sandbox.KindOf(err) == sandbox.Conflict {
 		err = &sandbox.Error{Kind: sandbox.Conflict, Err: fmt.Errorf("a volume has the name %q", v.Name), Hint: "take another name, or remove that one"}
@@ -83,6 +88,7 @@ func (e *Engine) CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (v
 	if err != nil {
 		return v, fail(op, "", err)
 	}
+	counted()
 	// A record without a folder is one whose making was cut off; it goes at the next
 	// start at the latest.
 	if err := e.volumes.Make(ctx, v.ID, v.SizeBytes); err != nil {
@@ -94,7 +100,14 @@ func (e *Engine) CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (v
 }
 
 func (e *Engine) forgetVolume(ctx context.Context, v sandbox.Volume) error {
-	_, err := e.records.Commit(ctx, record.Txn{Then: []record.Op{{Key: volumeKey(v.Account, v.ID), Delete: true}, {Key: volumeNameKey(v.Account, v.Name), Delete: true}}})
+	ops, counted, err := e.meter.Volume(v, true)
+	if err != nil {
+		return err
+	}
+	ops = append(ops, record.Op{Key: volumeKey(v.Account, v.ID), Delete: true}, record.Op{Key: volumeNameKey(v.Account, v.Name), Delete: true})
+	if _, err = e.records.Commit(ctx, record.Txn{Then: ops}); err == nil {
+		counted()
+	}
 	return err
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/engine"
@@ -35,6 +37,15 @@ func (s *shelf) Folder(_ context.Context, id sandbox.ID) (string, error) {
 		return "", sandbox.Errorf("mount", sandbox.NotFound, "no volume %s", id)
 	}
 	return "/volumes/" + string(id), nil
+}
+
+func (s *shelf) Stored(_ context.Context, id sandbox.ID) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.there[id] {
+		return 0, sandbox.Errorf("measure", sandbox.NotFound, "no volume %s", id)
+	}
+	return 5000, nil
 }
 
 func (s *shelf) Remove(_ context.Context, id sandbox.ID) error {
@@ -203,4 +214,43 @@ func TestVolumesCutOff(t *testing.T) {
 	if _, err := h.CreateVolume(ctx, sandbox.VolumeRequest{Name: "lost"}); err != nil {
 		t.Errorf("the name is taken still: %v", err)
 	}
+}
+
+// TestVolumesAreMetered: from their making to their removal, while no server runs too.
+func TestVolumesAreMetered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{there: map[sandbox.ID]bool{}}
+		with := func(c *engine.Config) { c.Volumes, c.Meter = s, newMeter(t, c) }
+		h := newHouse(t, with)
+		defer func() { h.Close() }()
+		v, err := h.CreateVolume(operator(t), sandbox.VolumeRequest{Name: "data"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(what string, want int64, state sandbox.State) {
+			t.Helper()
+			r := h.consumed(t, sandbox.UsageQuery{Sandbox: string(v.ID)})
+			near(t, what, r.Total.DiskKBSeconds, want, 60) // of 5 kB, up to two looks
+			if len(r.Rows) != 1 || r.Rows[0].Volume != v.ID || r.Rows[0].Sandbox != "" || r.Rows[0].Name != "data" || r.Rows[0].State != state || r.Total.MemoryKiBSeconds != 0 {
+				t.Errorf("%s: %+v", what, r.Rows)
+			}
+		}
+		after(100 * time.Second)
+		check("kept", 500, "")
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after(100 * time.Second)
+		h.open(t, with)
+		after(100 * time.Second)
+		check("kept over a restart", 1500, "")
+		if err := h.RemoveVolume(operator(t), "data"); err != nil {
+			t.Fatal(err)
+		}
+		after(100 * time.Second)
+		check("removed", 1500, sandbox.Deleted)
+		stranger := sandbox.WithCaller(t.Context(), sandbox.Caller{Account: "other", Scopes: []sandbox.Scope{sandbox.ScopeRead}})
+		_, err = h.Consumption(stranger, sandbox.UsageQuery{Sandbox: string(v.ID)})
+		wantKind(t, err, sandbox.NotFound)
+	})
 }

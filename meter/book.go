@@ -141,10 +141,25 @@ func (b *Book) entries(ctx context.Context, prefix, after string, f func(record.
 // record becomes s, whose machine began to run at ran, with so much on its counter
 // of processor time. Once that has succeeded, done is to be called.
 func (b *Book) Change(s sandbox.Sandbox, ran time.Time, counted time.Duration) (ops []record.Op, done func(), err error) {
+	return b.change(s, ran, counted, false)
+}
+
+// Volume says what is to be written in the transaction that makes or removes a volume,
+// as Change does for a sandbox.
+func (b *Book) Volume(v sandbox.Volume, removed bool) (ops []record.Op, done func(), err error) {
+	s := sandbox.Sandbox{ID: v.ID, Account: v.Account, Name: v.Name, State: sandbox.Stopped}
+	if removed {
+		s.State = sandbox.Deleted
+	}
+	return b.change(s, time.Time{}, 0, true)
+}
+
+func (b *Book) change(s sandbox.Sandbox, ran time.Time, counted time.Duration, volume bool) (ops []record.Op, done func(), err error) {
 	now := b.now().UnixMilli()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := b.changed(&s, ran, counted, now)
+	next.Volume = volume
 	if ops, err = next.ops(); err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +167,7 @@ func (b *Book) Change(s sandbox.Sandbox, ran time.Time, counted time.Duration) (
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		one := b.changed(&s, ran, counted, now) // what was read meanwhile counts too
-		one.dirty = true
+		one.Volume, one.dirty = volume, true
 		b.boxes[s.ID] = one
 	}, nil
 }
@@ -273,12 +288,25 @@ func (b *Book) Due() (running, aside []sandbox.ID) {
 				running = append(running, id)
 			}
 		case sandbox.Paused, sandbox.Stopped:
-			if one.looked.IsZero() {
+			if one.looked.IsZero() && !one.Volume {
 				aside = append(aside, id)
 			}
 		}
 	}
 	return running, aside
+}
+
+// DueVolumes lists the volumes that are to be measured now.
+func (b *Book) DueVolumes() (due []sandbox.ID) {
+	now := b.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, one := range b.boxes {
+		if one.Volume && one.Ended.IsZero() && now.Sub(one.looked) >= calmRead {
+			due = append(due, id)
+		}
+	}
+	return due
 }
 
 // Began is when the present machine of a sandbox began to run, zero if none does.
@@ -304,7 +332,7 @@ func (b *Book) Retain(keep func(sandbox.ID) bool) {
 		}
 		s := sandbox.Sandbox{ID: id, Account: one.Account, Name: one.Name, State: sandbox.Deleted}
 		gone := b.changed(&s, time.Time{}, 0, now)
-		gone.dirty = true
+		gone.Volume, gone.dirty = one.Volume, true
 		b.boxes[id] = gone
 	}
 }

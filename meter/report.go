@@ -70,6 +70,12 @@ func (t *tally) add(g *gauge, h int64, s sums) {
 		r.Account = g.Account
 	default:
 		r.Sandbox, r.Name, r.Account, r.State = g.ID, g.Name, g.Account, g.State
+		if g.Volume {
+			r.Volume, r.Sandbox = g.ID, ""
+			if g.Ended.IsZero() {
+				r.State = ""
+			}
+		}
 	}
 	if t.rows[key] == nil {
 		t.rows[key] = &r
@@ -213,7 +219,7 @@ func (t *tally) report(r rates) sandbox.UsageReport {
 		rows = append(rows, one)
 	}
 	slices.SortFunc(rows, func(x, y *row) int {
-		return cmp.Or(y.Hour.Compare(x.Hour), y.price.Cmp(x.price), cmp.Compare(x.Account, y.Account), cmp.Compare(x.Sandbox, y.Sandbox))
+		return cmp.Or(y.Hour.Compare(x.Hour), y.price.Cmp(x.price), cmp.Compare(x.Account, y.Account), cmp.Compare(x.Sandbox, y.Sandbox), cmp.Compare(x.Volume, y.Volume))
 	})
 	if len(rows) > t.q.Limit {
 		rep.More = len(rows) - t.q.Limit

@@ -75,7 +75,8 @@ type gauge struct {
 	Account string        `json:"account"`
 	Name    string        `json:"name,omitempty"`
 	State   sandbox.State `json:"state"`
-	Ended   time.Time     `json:"ended,omitzero"` // when it was removed
+	Volume  bool          `json:"volume,omitempty"` // it is one, and no sandbox: it keeps its disk as what is stopped does
+	Ended   time.Time     `json:"ended,omitzero"`   // when it was removed
 
 	Limit int64 `json:"limit,omitempty"` // bytes of memory provisioned
 	Base  int64 `json:"base,omitempty"`  // names the machine that CPU was read of

@@ -70,12 +70,13 @@ type UsageReport struct {
 	More  int         `json:"more,omitempty"` // rows that are left out; the total has them
 }
 
-// UsageRow is one sandbox, account or hour of a report.
+// UsageRow is one sandbox, volume, account or hour of a report.
 type UsageRow struct {
 	Sandbox ID        `json:"sandbox,omitempty"`
-	Name    string    `json:"name,omitempty"` // of the sandbox
+	Volume  ID        `json:"volume,omitempty"` // it keeps its disk alone
+	Name    string    `json:"name,omitempty"`   // of the sandbox or volume
 	Account string    `json:"account,omitempty"`
-	State   State     `json:"state,omitempty"` // of the sandbox
+	State   State     `json:"state,omitempty"` // of the sandbox; of a volume: deleted, or none
 	Hour    time.Time `json:"hour,omitzero"`   // its begin
 
 	Consumption

@@ -134,6 +134,16 @@ func (s *Store) Folder(_ context.Context, id sandbox.ID) (string, error) {
 	return s.folder(id), fault("mount volume", id, s.mount(id))
 }
 
+// Stored is how many bytes of the host's disk a volume occupies. NotFound: there is
+// no such volume.
+func (s *Store) Stored(_ context.Context, id sandbox.ID) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(s.file(id), &st); err != nil {
+		return 0, fault("measure volume", id, err)
+	}
+	return st.Blocks * 512, nil
+}
+
 // Remove removes a volume with all that it holds. One that is not there is no error;
 // one in use is Conflict.
 func (s *Store) Remove(_ context.Context, id sandbox.ID) error {

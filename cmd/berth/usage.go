@@ -80,6 +80,9 @@ func (p *program) printUsage(r sandbox.UsageReport, by sandbox.UsageBy) error {
 		heads, key = []string{"ACCOUNT"}, func(r *sandbox.UsageRow) []string { return []string{r.Account} }
 	default:
 		heads, key = []string{"ID", "NAME", "STATE"}, func(r *sandbox.UsageRow) []string {
+			if r.Volume != "" {
+				return []string{string(r.Volume), r.Name, strings.TrimSpace("volume " + string(r.State))}
+			}
 			return []string{string(r.Sandbox), r.Name, string(r.State)}
 		}
 	}
