@@ -38,7 +38,7 @@ type incoming struct {
 	head   [vnetHeader + header.EthernetMinimumSize]byte
 	start  [startMax]byte // the first bytes of the packet
 	split  int            // how many of them are not in room
-	room   *buffer.View   // for the rest of the next packet
+	room   *buffer.View   // for the rest of the next packet; nil while none is there
 	pieces [3][]byte      // head, start and room
 }
 
@@ -46,7 +46,6 @@ func newIncoming(raw syscall.RawConn) *incoming {
 	in := &incoming{raw: raw}
 	in.pieces[0] = in.head[:]
 	in.expect(startMin)
-	in.renew()
 	return in
 }
 
@@ -65,8 +64,15 @@ func (in *incoming) expect(headers int) {
 func (in *incoming) next() (size int, err error) {
 	var n int
 	cerr := in.raw.Read(func(fd uintptr) bool {
+		if in.room == nil {
+			in.renew()
+		}
 		n, err = ignoringEINTR(func() (int, error) { return unix.Readv(int(fd), in.pieces[:]) })
-		return !errors.Is(err, unix.EAGAIN)
+		if !errors.Is(err, unix.EAGAIN) {
+			return true
+		}
+		in.release() // an idle link holds no room
+		return false
 	})
 	if err := cmp.Or(cerr, err); err != nil {
 		return 0, err
@@ -100,7 +106,7 @@ func (in *incoming) data(n int) *buffer.View {
 	}
 	v := in.room
 	v.CapLength(n)
-	in.renew()
+	in.room = nil
 	return v
 }
 
@@ -120,4 +126,10 @@ func headersOf(proto tcpip.NetworkProtocolNumber, b []byte) int {
 	return network + int(header.TCP(b[network:]).DataOffset())
 }
 
-func (in *incoming) release() { in.room.Release() }
+// release gives the room back.
+func (in *incoming) release() {
+	if in.room != nil {
+		in.room.Release()
+		in.room = nil
+	}
+}

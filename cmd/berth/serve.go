@@ -126,6 +126,7 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	defer reloadOnSignal(ctx, f, h, log)()
+	defer whileServing(ctx, rest)()
 
 	address := "http://" + listener.Addr().String()
 	ready := fmt.Sprintf("berth: serving %s, key in %s\n", address, filepath.Join(data.path, adminKeyFile))
