@@ -1,13 +1,17 @@
 package guest
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"syscall"
 
 	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/tarball"
 )
 
 // carryFrom is the size from which on it is worth while to let the host move the
@@ -71,6 +75,23 @@ func (c *carrier) complete(f *os.File) error {
 		return &os.PathError{Op: "write", Path: f.Name(), Err: syscall.Errno(errno)}
 	}
 	return f.Truncate(size) // a hole at the end is part of the file
+}
+
+// fill writes a body into f, which is empty, by whoever moves the bytes. c may be nil.
+func (c *carrier) fill(ctx context.Context, f *os.File, body io.Reader) error {
+	if err := c.offer(f); err != nil {
+		return err
+	}
+	first := make([]byte, 1)
+	n, err := io.ReadAtLeast(body, first, 1)
+	switch {
+	case errors.Is(err, io.EOF) && c.carried():
+		return c.complete(f)
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	}
+	_, err = tarball.CopySparse(ctx, f, io.MultiReader(bytes.NewReader(first[:n]), body))
+	return err
 }
 
 // errHungUp is the end of an answer that only its reader ends.

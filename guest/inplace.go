@@ -19,7 +19,7 @@ import (
 // takes the place of what it held.
 // What came before a body breaks off stays.
 func (g *Guest) patchFile(w http.ResponseWriter, r *http.Request) {
-	info, err := g.patch(r.Context(), r.URL.Query(), r.Body)
+	info, err := g.patch(r.Context(), r.URL.Query(), r.Body, carrierOf(w, r))
 	if err != nil {
 		sendError(w, err)
 		return
@@ -33,7 +33,8 @@ func (g *Guest) patchFile(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a broken connection is the host's to notice
 }
 
-func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guestv1.FileInfo, error) {
+// patch does that. host may be nil, and is of use only for what takes a file's place.
+func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader, host *carrier) (*guestv1.FileInfo, error) {
 	name, err := cleanPath(q.Get("path"))
 	if err != nil {
 		return nil, err
@@ -64,7 +65,9 @@ func (g *Guest) patch(ctx context.Context, q url.Values, body io.Reader) (*guest
 	if err != nil {
 		return nil, withHint(fromOS(err), notFound, "set parents to make the folders above it")
 	}
-	if _, err = f.Seek(at, io.SeekStart); err == nil {
+	if replace && host != nil {
+		err = host.fill(ctx, f, body)
+	} else if _, err = f.Seek(at, io.SeekStart); err == nil {
 		_, err = io.CopyBuffer(onlyWriter{f}, &steady{ctx, body}, make([]byte, 128<<10))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
-	"github.com/berth-dev/berth/tarball"
 )
 
 // httpStatus is the status of a file route's error; the body says the kind.
@@ -250,7 +248,7 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 			files.remove(temp)
 		}
 	}()
-	if err = errors.Join(w.fill(ctx, f, body), f.Close()); err != nil {
+	if err = errors.Join(w.host.fill(ctx, f, body), f.Close()); err != nil {
 		return bodyError(ctx, err)
 	}
 	if err := files.chown(temp, w.owner.uid, w.owner.gid); err != nil {
@@ -260,22 +258,6 @@ func (w *writing) run(ctx context.Context, body io.Reader) (err error) {
 		return err
 	}
 	return files.rename(temp, w.target)
-}
-
-func (w *writing) fill(ctx context.Context, f *os.File, body io.Reader) error {
-	if err := w.host.offer(f); err != nil {
-		return err
-	}
-	first := make([]byte, 1)
-	n, err := io.ReadAtLeast(body, first, 1)
-	switch {
-	case errors.Is(err, io.EOF) && w.host.carried():
-		return w.host.complete(f)
-	case err != nil && !errors.Is(err, io.EOF):
-		return err
-	}
-	_, err = tarball.CopySparse(ctx, f, io.MultiReader(bytes.NewReader(first[:n]), body))
-	return err
 }
 
 // onlyWriter hides a shortcut that would take small buffers.

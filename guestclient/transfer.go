@@ -129,7 +129,7 @@ func (c *Client) upload(ctx context.Context, op, method, route string, q url.Val
 	if err != nil {
 		return nil, err
 	}
-	if method == http.MethodPut && route == filesRoute {
+	if route == filesRoute && (method == http.MethodPut || q.Get("in_place") == "true") {
 		if way := c.carry(); way != nil {
 			source.way, req = offer(req, way)
 			defer source.way.end()

@@ -206,15 +206,17 @@ func (u *upload) form(asked string, parts *multipart.Reader) error {
 
 func (u *upload) file(p string, body io.Reader) error {
 	e, id := u.d.engine, u.t.id
-	_, err := e.WriteFile(u.ctx, id, p, sandbox.WriteOptions{User: u.t.user, Parents: true, InPlace: true}, body)
+	at, err := e.WriteFile(u.ctx, id, p, sandbox.WriteOptions{User: u.t.user, Parents: true, InPlace: true}, body)
 	if err != nil {
 		if fi, serr := e.Stat(u.ctx, id, p, true); serr == nil && fi.Type == sandbox.TypeDir {
 			return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("path is a directory: %s", p), err: err}
 		}
 		return u.t.fileUser(err)
 	}
-	if err := u.annotate(p); err != nil {
-		return fileError(err)
+	if at.Attributed || len(u.metadata) > 0 {
+		if err := u.annotate(p); err != nil {
+			return fileError(err)
+		}
 	}
 	u.done = append(u.done, written{Name: path.Base(p), Path: p, Type: "file", Metadata: u.metadata})
 	return nil

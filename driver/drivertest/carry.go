@@ -69,6 +69,7 @@ func testCarry(t *testing.T, h Harness) {
 	for _, r := range []sandbox.ReadRange{{}, {Offset: 1<<20 + 5}, {Offset: 77, Length: 3<<20 + 1}} {
 		testCarriedOut(t, c, w, size, r)
 	}
+	testCarriedInPlace(t, c, w)
 	testCarriedHoles(t, c)
 	testCarriedBreaks(t, c, size)
 	testNotCarried(t, m)
@@ -106,6 +107,40 @@ func testCarriedOut(t *testing.T, c *guestclient.Client, w *watched, size int64,
 		if n := w.drained.Load() - before; n != int64(len(want)) {
 			t.Errorf("%+v: %d of %d bytes were carried out", r, n, len(want))
 		}
+	}
+}
+
+// testCarriedInPlace puts a shorter body into a file that stays the same one.
+func testCarriedInPlace(t *testing.T, c *guestclient.Client, w *watched) {
+	t.Helper()
+	const long, short = 3 << 20, 1<<20 + 5
+	inode := func() string {
+		return run(t, c, sandbox.Command{Argv: []string{"stat", "-c", "%i %a", "same"}, Lossless: true}).stdout.String()
+	}
+	if _, err := c.WriteFile(within(t), "/workspace/same", sandbox.WriteOptions{Mode: 0o604, InPlace: true}, noise(long)); err != nil {
+		t.Fatal(err)
+	}
+	was, before := inode(), w.filled.Load()
+	info, err := c.WriteFile(within(t), "/workspace/same", sandbox.WriteOptions{InPlace: true}, noise(short))
+	if err != nil || info.Size != short {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if n := w.filled.Load() - before; n != short {
+		t.Errorf("%d of %d bytes were carried in", n, short)
+	}
+	if now := inode(); now != was || !strings.HasSuffix(now, " 604\n") {
+		t.Errorf("the file was %q and is %q", was, now)
+	}
+	want, err := io.ReadAll(noise(short))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, c, sandbox.Command{Argv: []string{"cat", "same"}, Lossless: true}).stdout.Bytes()
+	if !bytes.Equal(got, want) {
+		t.Errorf("%d of %d bytes, or other ones", len(got), len(want))
+	}
+	if err := c.Remove(within(t), "/workspace/same", false); err != nil {
+		t.Error(err)
 	}
 }
 
