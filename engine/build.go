@@ -88,7 +88,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 		return t, err
 	}
 	if err := b.begin(ctx, &t, before); err != nil {
-		return t, err
+		return t, &startError{err}
 	}
 	if err := e.templates.Assign(ctx, t); err != nil {
 		return t, err
@@ -230,14 +230,15 @@ func (b *building) planStage(ctx context.Context, one sandbox.BuildStage) (*stag
 		if t.User != "" {
 			s.user = t.User
 		}
+		s.user, s.workdir = orElse(b.req.User, s.user), orElse(b.req.Workdir, s.workdir)
 	}
 	for i := range one.Steps {
 		step := one.Steps[i]
-		key := keyOf(s.key(), step, s.env, s.user, s.workdir)
+		key := keyOf(append([]any{s.key(), step, s.env, s.user, s.workdir}, b.reaches()...)...)
 		if step.Copy != nil {
 			content, err := b.contentKey(ctx, step.Copy)
 			if err != nil {
-				return nil, &stepError{len(s.steps) + 1, fail(b.stepName(s, i), "", err)}
+				return nil, &stepError{len(s.steps) + 1, describe(&step), fail(b.stepName(s, i), "", err)}
 			}
 			key = keyOf(key, content)
 		}
@@ -245,6 +246,15 @@ func (b *building) planStage(ctx context.Context, one sandbox.BuildStage) (*stag
 		s.settle(&step)
 	}
 	return s, nil
+}
+
+// reaches is what the steps may reach, as a part of their keys: a step that was done
+// under another policy might not be able to under this one.
+func (b *building) reaches() []any {
+	if b.req.Policy == nil {
+		return nil
+	}
+	return []any{b.req.Policy}
 }
 
 // numbered is the stage of a number, which must come before.
@@ -271,7 +281,7 @@ func (s *stage) settle(step *sandbox.BuildStep) {
 // root makes the root image of a stage, or finds the one that was made of the same
 // things.
 func (b *building) root(ctx context.Context, s *stage) (sandbox.Template, error) {
-	like := sandbox.Template{Env: s.env, Workdir: s.workdir, User: s.base.User, Source: b.source()}
+	like := sandbox.Template{Env: s.env, Workdir: s.workdir, User: orElse(b.req.User, s.base.User), Source: b.source()}
 	for _, step := range s.steps {
 		like.User = orElse(step.User, like.User)
 	}
@@ -301,7 +311,11 @@ func (b *building) root(ctx context.Context, s *stage) (sandbox.Template, error)
 // changesRoot reports whether a step may leave another root behind, not only other
 // words about its processes.
 func changesRoot(step sandbox.BuildStep) bool {
-	return step.Run != nil || step.Copy != nil || step.Workdir != "" && step.Workdir != sandbox.DefaultWorkdir
+	switch step.Workdir {
+	case "", sandbox.DefaultWorkdir, sandbox.DefaultHome, "/": // in every root
+		return step.Run != nil || step.Copy != nil || makesUser(&step)
+	}
+	return true
 }
 
 // notOfRoot is what a running sandbox has in its tree that belongs to no root.

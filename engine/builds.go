@@ -129,7 +129,11 @@ func (r *construction) end(e *Engine, t sandbox.Template, err error) {
 		r.build.State, r.build.Error, r.build.Hint = sandbox.BuildFailed, err.Error(), sandbox.HintOf(err)
 		var at *stepError
 		if errors.As(err, &at) {
-			r.build.FailedStep, r.build.Error = at.step, at.cause().Error()
+			r.build.FailedStep, r.build.FailedText, r.build.Error = at.step, at.text, at.cause().Error()
+		}
+		var start *startError
+		if errors.As(err, &start) {
+			r.build.FailedText = "start"
 		}
 		if sandbox.KindOf(err) == sandbox.Internal {
 			e.log.Error("build a template", "build", r.build.ID, "error", err)
@@ -143,11 +147,18 @@ func (r *construction) end(e *Engine, t sandbox.Template, err error) {
 // stepError says at which step, from 1, a build failed.
 type stepError struct {
 	step int
+	text string // what it is called
 	err  error
 }
 
 func (s *stepError) Error() string { return s.err.Error() }
 func (s *stepError) Unwrap() error { return s.err }
+
+// startError says that what a template starts did not start, or was not ready.
+type startError struct{ err error }
+
+func (s *startError) Error() string { return s.err.Error() }
+func (s *startError) Unwrap() error { return s.err }
 
 // cause is the error without the words that tell the step.
 func (s *stepError) cause() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (b *building) begin(ctx context.Context, t *sandbox.Template, before sandbo
 	}
 	ready := orElse(b.req.Ready, b.ready)
 	t.Start = orElse(cmd.Shell, strings.Join(cmd.Argv, " "))
-	if before.Digest == t.Digest && before.Start == t.Start && before.Snapshot != "" && !b.req.Force {
+	if before.Digest == t.Digest && before.Start == t.Start && before.Snapshot != "" && reflect.DeepEqual(before.Policy, b.req.Policy) && !b.req.Force {
 		if _, err := b.GetSnapshot(ctx, string(before.Snapshot)); err == nil {
 			t.Snapshot, t.Account = before.Snapshot, before.Account
 			return nil
@@ -40,7 +41,7 @@ func (b *building) begin(ctx context.Context, t *sandbox.Template, before sandbo
 		return &sandbox.Error{Op: "start", Kind: sandbox.Unsupported, Err: err, Hint: "leave start out, or start the server with a place for blobs"}
 	}
 	b.say(sandbox.Progress{Step: "start"})
-	req := sandbox.CreateRequest{Template: t.Digest, Metadata: map[string]string{"build": b.req.Name},
+	req := sandbox.CreateRequest{Template: t.Digest, Policy: b.req.Policy, Metadata: map[string]string{"build": b.req.Name},
 		Lifetime: &sandbox.Lifetime{Seconds: int64(buildLife.Seconds())}}
 	if t.Limits != nil { // what is copied has the memory that its copies have
 		req.Limits = *t.Limits
@@ -74,12 +75,16 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(seconds)*time.Second, errNotReady)
 	defer cancel()
+	ctx, abandon := context.WithCancelCause(ctx)
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		ended <- b.outlive(ctx, id, process)
+		err := b.outlive(ctx, id, process)
+		if ended <- err; err != nil && ctx.Err() == nil {
+			abandon(err) // nothing can become ready; one that ended well may have left others behind
+		}
 	}()
-	defer func() { cancel(); <-done }()
+	defer func() { abandon(nil); cancel(); <-done }()
 	if ready == "" {
 		select {
 		case err := <-ended:
@@ -90,17 +95,13 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 	}
 	for {
 		ok, err := b.ask(ctx, id, ready)
-		if ok {
+		if ok && ctx.Err() == nil {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {
-		case err := <-ended:
-			if ended = nil; err != nil && ctx.Err() == nil { // one that ended well may have left others behind
-				return err
-			}
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errNotReady) {
 				return &sandbox.Error{Kind: sandbox.Timeout, Err: fmt.Errorf("%w: %d seconds: %s", errNotReady, seconds, b.said(context.WithoutCancel(ctx), id, process)),

@@ -31,7 +31,7 @@ func (b *building) work(ctx context.Context, s *stage) error {
 		return err
 	}
 	b.say(sandbox.Progress{Step: "start a sandbox of " + s.base.Source})
-	req := sandbox.CreateRequest{Metadata: map[string]string{"build": b.req.Name}, Lifetime: &sandbox.Lifetime{Seconds: int64(buildLife.Seconds())}}
+	req := sandbox.CreateRequest{Policy: b.req.Policy, Metadata: map[string]string{"build": b.req.Name}, Lifetime: &sandbox.Lifetime{Seconds: int64(buildLife.Seconds())}}
 	if req.Snapshot = snapshot; snapshot == "" {
 		req.Template = s.base.Digest
 	}
@@ -44,12 +44,8 @@ func (b *building) work(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.box = box.ID
-	env, user, workdir := map[string]string{}, "root", s.base.Workdir
-	maps.Copy(env, s.base.Env)
-	if s.base.User != "" {
-		user = s.base.User
-	}
-	at := &stage{env: env, user: user, workdir: workdir}
+	at := &stage{env: map[string]string{}, user: orElse(b.req.User, orElse(s.base.User, "root")), workdir: orElse(b.req.Workdir, s.base.Workdir)}
+	maps.Copy(at.env, s.base.Env)
 	for i := range s.steps {
 		step := &s.steps[i]
 		at.settle(step)
@@ -59,7 +55,7 @@ func (b *building) work(ctx context.Context, s *stage) error {
 		name := fmt.Sprintf("%s (%d of %d)", b.stepName(s, i), i+1, len(s.steps))
 		b.say(sandbox.Progress{Step: name, Done: int64(i), Total: int64(len(s.steps)), Unit: "steps"})
 		if err := b.step(ctx, s, at, step, name); err != nil {
-			return &stepError{i + 1, fail(b.stepName(s, i), "", err)}
+			return &stepError{i + 1, describe(step), fail(b.stepName(s, i), "", err)}
 		}
 		if step.Run != nil || i == len(s.steps)-1 {
 			if err := b.keepStep(ctx, s, i); err != nil {
@@ -116,9 +112,23 @@ func (b *building) step(ctx context.Context, s, at *stage, step *sandbox.BuildSt
 		}
 		_, err = b.MakeDir(ctx, string(s.box), step.Workdir, 0o755, "root", true)
 		return err
+	case makesUser(step):
+		return b.run(ctx, s, at, &sandbox.RunStep{Argv: []string{"/bin/sh", "-c", makeUser, "sh", step.User}, User: "root"}, name)
 	}
 	return nil
 }
+
+// makesUser reports whether a step may make a user: two are in every root.
+func makesUser(step *sandbox.BuildStep) bool {
+	return step.NewUser && step.User != "root" && step.User != sandbox.DefaultUser
+}
+
+// makeUser makes the user $1 in roots of Debian's kind and of Alpine's.
+const makeUser = `id -u -- "$1" >/dev/null 2>&1 && exit 0
+if command -v useradd >/dev/null; then useradd -m -s /bin/sh -- "$1"; else adduser -D -- "$1"; fi || exit
+if [ -x /bin/bash ] && command -v usermod >/dev/null; then usermod -s /bin/bash -- "$1"; fi
+if [ -d /etc/sudoers.d ]; then (umask 0337 && printf '%s ALL=(ALL) NOPASSWD:ALL\n' "$1" >"/etc/sudoers.d/made-$1"); fi
+`
 
 func (b *building) run(ctx context.Context, s, at *stage, r *sandbox.RunStep, name string) error {
 	cmd := sandbox.Command{Argv: r.Argv, User: at.user, Cwd: at.workdir, Env: map[string]string{}, Merge: true, Lossless: true}

@@ -107,7 +107,8 @@ func (e *Engine) fallBack(ctx context.Context, s *stored, why string) (bool, err
 		return false, err
 	}
 	next := *s
-	next.From, next.Snapshot, next.Base = sh.ID, sh.ID, sh.Base
+	next.From, next.Snapshot = sh.ID, sh.ID
+	next.setBase(sh.Base)
 	age := e.now().Sub(sh.Taken).Round(time.Second)
 	reason := fmt.Sprintf("%s; its checkpoint, %v old, is what there is", why, age)
 	if err := e.transition(ctx, &next, asideAs(sh), reason, goneOps(s.ID)...); err != nil {

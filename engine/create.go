@@ -195,7 +195,7 @@ func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root strin
 	}
 	if s.Snapshot == "" {
 		s.Image = t.Digest
-		s.Base = base{Env: t.Env, User: t.User, Workdir: t.Workdir}
+		s.setBase(base{Env: t.Env, User: t.User, Workdir: t.Workdir})
 	}
 	if s.Policy == nil {
 		s.Policy = t.Policy

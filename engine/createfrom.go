@@ -81,7 +81,8 @@ func (e *Engine) descend(ctx context.Context, s *stored, sh *shot) error {
 	if sh == nil {
 		return nil
 	}
-	s.Snapshot, s.Image, s.Base = sh.ID, sh.Image, sh.Base
+	s.Snapshot, s.Image = sh.ID, sh.Image
+	s.setBase(sh.Base)
 	return e.fits(ctx, sh, s.Limits)
 }
 

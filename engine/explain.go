@@ -27,7 +27,7 @@ func explain(ctx context.Context, op string, s *stored, l *live, err error) erro
 		case exit.Asked && l.aside() != "":
 			err = partedError(l.aside())
 		case exit.Asked:
-			err = &sandbox.Error{Kind: sandbox.NotFound, Err: errors.New("the sandbox was removed"), Hint: "berth ls lists those that are left"}
+			err = &sandbox.Error{Kind: sandbox.NotFound, Err: sandbox.ErrRemoved, Hint: "berth ls lists those that are left"}
 		default:
 			ended := *s
 			ended.State, ended.Reason = sandbox.Failed, exit.Reason

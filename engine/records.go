@@ -65,6 +65,9 @@ type base struct {
 	Workdir string            `json:"workdir,omitempty"`
 }
 
+// setBase says what the template gives to every process.
+func (s *stored) setBase(b base) { s.Base, s.User, s.Workdir = b, b.User, b.Workdir }
+
 // cursor is the sandbox's place in the list: its time, inverted, then its id.
 func (s *stored) cursor() string {
 	return fmt.Sprintf("%016x-%s", ^uint64(s.Created.UnixNano()), s.ID)
@@ -94,6 +97,7 @@ func decode(entry record.Entry) (*stored, error) {
 	if s.Account == "" {
 		s.Account, s.unowned = sandbox.MainAccount, true
 	}
+	s.setBase(s.Base)
 	return s, nil
 }
 

@@ -212,7 +212,8 @@ func (e *Engine) finishRollback(ctx context.Context, s *stored, sh *shot) error 
 		return err
 	}
 	next := *s
-	next.From, next.Snapshot, next.Template, next.Image, next.Base = sh.ID, sh.ID, sh.Template, sh.Image, sh.Base
+	next.From, next.Snapshot, next.Template, next.Image = sh.ID, sh.ID, sh.Template, sh.Image
+	next.setBase(sh.Base)
 	next.Trust = nil // the snapshot may be from before it, or from another sandbox
 	if err := e.transition(ctx, &next, asideAs(sh), "taken back to snapshot "+string(sh.ID), goneOps(s.ID)...); err != nil {
 		return err

@@ -40,7 +40,10 @@ func (g *Guest) describe(name string, info fs.FileInfo, n *names) *guestv1.FileI
 		f.Uid, f.Gid = s.Uid, s.Gid
 		f.Owner, f.Group = n.user(s.Uid), n.group(s.Gid)
 	}
-	if f.Type == "symlink" {
+	switch f.Type {
+	case "file", "dir":
+		f.Attributed = g.files.attributed(name)
+	case "symlink":
 		if target, err := g.files.readlink(name); err == nil {
 			f.Target = []byte(target)
 		}

@@ -27,6 +27,7 @@ type tree interface {
 	chown(name string, uid, gid uint32) error // of the entry itself, not of what a link points to
 	chtimes(name string, modified time.Time) error
 	symlink(target, name string) error
+	attributed(name string) bool        // a file or folder has extended attributes
 	root(name string) (*os.Root, error) // a folder that nothing leaves
 	real(name string) (string, error)   // the same place without links on the way
 	watch(inotify int, name string, mask uint32) (int, error)
@@ -85,6 +86,10 @@ func (wholeTree) chown(name string, uid, gid uint32) error {
 func (wholeTree) chtimes(name string, at time.Time) error {
 	return os.Chtimes(name, time.Time{}, at)
 }
+func (wholeTree) attributed(name string) bool {
+	n, err := unix.Llistxattr(name, nil)
+	return err == nil && n > 0
+}
 func (wholeTree) symlink(target, name string) error  { return os.Symlink(target, name) }
 func (wholeTree) root(name string) (*os.Root, error) { return os.OpenRoot(name) }
 func (wholeTree) real(name string) (string, error)   { return filepath.EvalSymlinks(name) }
@@ -121,6 +126,15 @@ func (t scratchTree) chmod(name string, m fs.FileMode) error { return t.dir.Chmo
 func (t scratchTree) chown(string, uint32, uint32) error     { return nil }
 func (t scratchTree) chtimes(name string, at time.Time) error {
 	return t.dir.Chtimes(beneath(name), time.Time{}, at)
+}
+func (t scratchTree) attributed(name string) bool {
+	f, err := t.dir.OpenFile(beneath(name), noWait|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	n, err := unix.Flistxattr(int(f.Fd()), nil)
+	return err == nil && n > 0
 }
 func (t scratchTree) symlink(target, name string) error  { return t.dir.Symlink(target, beneath(name)) }
 func (t scratchTree) root(name string) (*os.Root, error) { return t.dir.OpenRoot(beneath(name)) }

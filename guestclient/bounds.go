@@ -104,7 +104,7 @@ func fileInfo(f *guestv1.FileInfo) (sandbox.FileInfo, error) {
 	}
 	return sandbox.FileInfo{Name: p[strings.LastIndexByte(p, '/')+1:], Path: p, Type: t, Size: f.Size, Mode: f.Mode & 0o7777,
 		UID: f.Uid, GID: f.Gid, Owner: text(f.Owner, maxName), Group: text(f.Group, maxName),
-		Modified: time.Unix(0, f.ModifiedUnixNano), Target: limit(string(f.Target), sandbox.MaxPathBytes)}, nil
+		Modified: time.Unix(0, f.ModifiedUnixNano), Target: limit(string(f.Target), sandbox.MaxPathBytes), Attributed: f.Attributed}, nil
 }
 
 // advance adds n bytes to an offset without overflow.

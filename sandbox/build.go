@@ -39,10 +39,11 @@ const FromScratch = "scratch"
 type BuildStep struct {
 	Run     *RunStep          `json:"run,omitempty"`
 	Copy    *CopyStep         `json:"copy,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`     // of the steps that follow, and of the template
-	Workdir string            `json:"workdir,omitempty"` // the same; made if it is not there
-	User    string            `json:"user,omitempty"`    // the same
-	Text    string            `json:"text,omitempty"`    // what people call it; may stand beside any
+	Env     map[string]string `json:"env,omitempty"`      // of the steps that follow, and of the template
+	Workdir string            `json:"workdir,omitempty"`  // the same; made if it is not there
+	User    string            `json:"user,omitempty"`     // the same
+	NewUser bool              `json:"new_user,omitempty"` // User is made, with a home and sudo, if there is none of that name
+	Text    string            `json:"text,omitempty"`     // what people call it; may stand beside any
 }
 
 // RunStep is a command that runs in a sandbox of the root as it is so far.
@@ -95,7 +96,8 @@ func (s *BuildStep) Check() error {
 	case s.Workdir != "":
 		return CheckPath(s.Workdir)
 	}
-	return nil
+	c := Command{Shell: "-", User: s.User}
+	return c.Check()
 }
 
 var contextPattern = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9._-]{0,127})$`)
@@ -137,7 +139,7 @@ func (c *CopyStep) check() error {
 // Staged reports whether the request does more than take a root as it is.
 func (r *BuildRequest) Staged() bool {
 	return len(r.Steps) > 0 || r.Dockerfile != "" || r.Start != "" || r.Limits != nil || strings.HasPrefix(r.From, "template:") || r.From == FromScratch ||
-		len(r.Entrypoint)+len(r.Cmd) > 0
+		len(r.Entrypoint)+len(r.Cmd) > 0 || r.User+r.Workdir != ""
 }
 
 func (r *BuildRequest) checkImages() error {
@@ -166,6 +168,8 @@ func (r *BuildRequest) checkStaged() error {
 		return Errorf(op, Invalid, "%d steps, at most %d are taken", len(r.Steps), MaxBuildSteps)
 	case len(r.Args) > MaxBuildArgs:
 		return Errorf(op, Invalid, "%d args, at most %d are taken", len(r.Args), MaxBuildArgs)
+	case r.Dockerfile != "" && r.User+r.Workdir != "":
+		return &Error{Op: op, Kind: Invalid, Err: errors.New("a Dockerfile says who runs its steps, and where"), Hint: "leave user and workdir out"}
 	case r.ReadySeconds < 0 || r.ReadySeconds > MaxReady:
 		return Errorf(op, Invalid, "ready_seconds is %d, 0 to %d are taken", r.ReadySeconds, MaxReady)
 	case r.Ready != "" && r.Start == "" && r.Dockerfile == "":
@@ -180,6 +184,11 @@ func (r *BuildRequest) checkStaged() error {
 	if r.Limits != nil {
 		limits := r.Limits.WithDefaults(DefaultLimits())
 		if err := limits.Check(); err != nil {
+			return err
+		}
+	}
+	if r.Workdir != "" {
+		if err := CheckPath(r.Workdir); err != nil {
 			return err
 		}
 	}
@@ -205,6 +214,7 @@ type Build struct {
 	Error      string      `json:"error,omitempty"` // why it failed
 	Hint       string      `json:"hint,omitempty"`
 	FailedStep int         `json:"failed_step,omitempty"` // from 1; 0: none of the steps
+	FailedText string      `json:"failed_text,omitempty"` // what that step was called; "start": the start command
 	Template   *Template   `json:"template,omitempty"`    // once it is ready
 	Lines      []BuildLine `json:"lines"`
 	Next       int         `json:"next"` // of the lines, to ask for those that come after

@@ -23,6 +23,10 @@ const (
 	Internal     Kind = "internal"     // Berth's own fault
 )
 
+// ErrRemoved is in the chain of an error, of kind NotFound, that says that the
+// sandbox was removed while it was used.
+var ErrRemoved = errors.New("the sandbox was removed")
+
 // Kinds lists every kind.
 func Kinds() []Kind {
 	return []Kind{Invalid, Unauthorized, Forbidden, NotFound, Conflict, Exhausted, Unsupported, Timeout, Unavailable, Internal}

@@ -55,6 +55,8 @@ type BuildRequest struct {
 	Policy *Policy `json:"policy,omitempty"` // of sandboxes that give none; nil: DefaultPolicy
 
 	Steps      []BuildStep       `json:"steps,omitempty"`      // done to what From gives
+	User       string            `json:"user,omitempty"`       // who runs the steps and the sandboxes' processes until a step says otherwise; "" means what From says
+	Workdir    string            `json:"workdir,omitempty"`    // where they run; "" means the same
 	Dockerfile string            `json:"dockerfile,omitempty"` // its text, in place of From and Steps
 	Target     string            `json:"target,omitempty"`     // the Dockerfile's stage; "" means the last
 	Args       map[string]string `json:"args,omitempty"`       // of the Dockerfile

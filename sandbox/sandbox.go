@@ -14,7 +14,9 @@ type Sandbox struct {
 	Class      string            `json:"class"`            // the driver that runs it: "gvisor", "fake"
 	Type       string            `json:"type,omitempty"`   // of instance, if one was asked for
 	Limits     Limits            `json:"limits"`
-	Env        map[string]string `json:"env,omitempty"` // given to every process
+	Env        map[string]string `json:"env,omitempty"`     // given to every process
+	User       string            `json:"user,omitempty"`    // of processes that name none, as its template says; "" means "user"
+	Workdir    string            `json:"workdir,omitempty"` // where they run; "" means /workspace
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Tags       []string          `json:"tags,omitempty"`
 	Idle       *Idle             `json:"idle,omitempty"`       // nil: never idle
@@ -76,6 +78,10 @@ type FileInfo struct {
 	Group    string    `json:"group,omitempty"`
 	Modified time.Time `json:"modified"`
 	Target   string    `json:"target,omitempty"` // of a symbolic link
+
+	// Attributed: a file or a folder has extended attributes. Guests of earlier
+	// versions do not tell.
+	Attributed bool `json:"attributed,omitempty"`
 }
 
 // FileType is the sort of a directory entry.

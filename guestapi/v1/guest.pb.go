@@ -1382,6 +1382,7 @@ type FileInfo struct {
 	Group            string                 `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
 	ModifiedUnixNano int64                  `protobuf:"varint,9,opt,name=modified_unix_nano,json=modifiedUnixNano,proto3" json:"modified_unix_nano,omitempty"`
 	Target           []byte                 `protobuf:"bytes,10,opt,name=target,proto3" json:"target,omitempty"`
+	Attributed       bool                   `protobuf:"varint,11,opt,name=attributed,proto3" json:"attributed,omitempty"` // a file or folder has extended attributes
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1484,6 +1485,13 @@ func (x *FileInfo) GetTarget() []byte {
 		return x.Target
 	}
 	return nil
+}
+
+func (x *FileInfo) GetAttributed() bool {
+	if x != nil {
+		return x.Attributed
+	}
+	return false
 }
 
 type StatRequest struct {
@@ -2089,7 +2097,7 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x04exit\x18\x01 \x01(\v2\x14.berth.guest.v1.ExitR\x04exit\"\x16\n" +
 	"\x14ListProcessesRequest\"N\n" +
 	"\x15ListProcessesResponse\x125\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x17.berth.guest.v1.ProcessR\tprocesses\"\xf0\x01\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x17.berth.guest.v1.ProcessR\tprocesses\"\x90\x02\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -2101,7 +2109,10 @@ const file_v1_guest_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12,\n" +
 	"\x12modified_unix_nano\x18\t \x01(\x03R\x10modifiedUnixNano\x12\x16\n" +
 	"\x06target\x18\n" +
-	" \x01(\fR\x06target\"9\n" +
+	" \x01(\fR\x06target\x12\x1e\n" +
+	"\n" +
+	"attributed\x18\v \x01(\bR\n" +
+	"attributed\"9\n" +
 	"\vStatRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\"<\n" +
