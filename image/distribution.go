@@ -21,7 +21,7 @@ var packages = []string{
 	"bash", "coreutils", "findutils", "git", "curl", "wget", "jq", "file", "procps", "sudo",
 	"python3", "python3-pip", "python3-venv", "nodejs", "npm", "inotify-tools", "ripgrep", "squashfs-tools",
 	"ca-certificates", "openssh-client", "locales", "less", "vim-tiny", "tar", "gzip", "xz-utils", "unzip",
-	"iproute2", "iputils-ping",
+	"iproute2", "iputils-ping", "attr", "python-is-python3",
 }
 
 // dpkgOptions leave out what no program reads. They stay in force inside, so
