@@ -212,6 +212,13 @@ func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	at, err := d.beginning(r, &req)
+	if err != nil {
+		return err
+	}
+	if req.Steps, req.Force, err = at.steps(body.Steps, req.Force); err != nil {
+		return err
+	}
 	if size := sizeOf(id); size != (sandbox.Limits{}) {
 		req.Limits = &size
 	}
@@ -220,104 +227,6 @@ func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeEmpty(w, http.StatusAccepted)
 	return nil
-}
-
-// request is a build in the engine's words.
-func (b *buildBody) request(name string) (sandbox.BuildRequest, error) {
-	req := sandbox.BuildRequest{Name: name, Force: b.Force, Start: b.StartCmd, Ready: b.ReadyCmd}
-	if b.Registry != nil {
-		login, err := b.Registry.login()
-		if err != nil {
-			return req, err
-		}
-		if req.Login = login; b.FromImage == "" {
-			return req, invalid("fromImageRegistry needs fromImage")
-		}
-	}
-	switch {
-	case b.FromTemplate != "" && b.FromImage != "":
-		return req, invalid("fromImage and fromTemplate exclude each other")
-	case b.FromTemplate != "":
-		req.From = "template:" + templateName(b.FromTemplate)
-	case b.FromImage == "" || b.FromImage == baseImage || strings.HasPrefix(b.FromImage, baseImage+":"):
-		req.From = "template:" + sandbox.DefaultTemplate
-	default:
-		req.From = "oci:" + b.FromImage
-	}
-	if req.Ready != "" && req.Start == "" {
-		req.Start = ":" // it is asked all the same
-	}
-	at := &buildPlace{user: "", dir: defaultDir}
-	for i, s := range b.Steps {
-		step, err := at.step(s)
-		if err != nil {
-			return req, &fault{status: http.StatusBadRequest, text: fmt.Sprintf("step %d: %s", i+1, err)}
-		}
-		req.Steps = append(req.Steps, step)
-		req.Force = req.Force || s.Force
-	}
-	if len(req.Steps) == 0 && req.Start == "" { // a build has something to do
-		req.Steps = []sandbox.BuildStep{{Env: map[string]string{"E2B_TEMPLATE": name}, Text: "base"}}
-	}
-	return req, nil
-}
-
-// buildPlace is where a step stands: who runs it, and in which folder.
-type buildPlace struct{ user, dir string }
-
-func (p *buildPlace) step(s buildStep) (sandbox.BuildStep, error) {
-	arg := func(i int) string {
-		if i < len(s.Args) {
-			return s.Args[i]
-		}
-		return ""
-	}
-	out := sandbox.BuildStep{Text: s.Type + " " + strings.Join(s.Args, " ")}
-	if len(out.Text) > 200 {
-		out.Text = out.Text[:200] + "..."
-	}
-	switch s.Type {
-	case "RUN":
-		out.Run = &sandbox.RunStep{Argv: []string{"/bin/bash", "-l", "-c", arg(0)}, User: arg(1)}
-	case "COPY":
-		out.Copy = &sandbox.CopyStep{Sources: []string{arg(0)}, To: p.absolute(arg(1)), From: s.FilesHash, Owner: arg(2)}
-		if text := arg(3); text != "" {
-			n, err := strconv.ParseUint(text, 8, 32)
-			if err != nil {
-				return out, fmt.Errorf("mode %q is not octal", printable(text))
-			}
-			mode := uint32(n)
-			out.Copy.Mode = &mode
-		}
-	case "ENV":
-		if len(s.Args)%2 != 0 || len(s.Args) == 0 {
-			return out, fmt.Errorf("ENV takes names and values in pairs")
-		}
-		out.Env = map[string]string{}
-		for i := 0; i < len(s.Args); i += 2 {
-			out.Env[s.Args[i]] = s.Args[i+1]
-		}
-	case "WORKDIR":
-		p.dir = path.Clean(p.absolute(arg(0)))
-		out.Workdir = p.dir
-	case "USER":
-		p.user, out.User = arg(0), arg(0)
-	default:
-		return out, fmt.Errorf("the type %q is not known", printable(s.Type))
-	}
-	return out, out.Check()
-}
-
-// absolute keeps the slash at the end, which means a folder.
-func (p *buildPlace) absolute(to string) string {
-	if strings.HasPrefix(to, "/") {
-		return to
-	}
-	abs := path.Join(p.dir, to)
-	if to == "" || to == "." || strings.HasSuffix(to, "/") || strings.HasSuffix(to, "/.") {
-		abs += "/"
-	}
-	return abs
 }
 
 // buildStatus tells how a build goes. One that was announced and not begun waits.
@@ -353,15 +262,30 @@ func (d *Dialect) buildStatus(w http.ResponseWriter, r *http.Request) error {
 }
 
 func reasonOf(b *sandbox.Build) *buildReason {
-	reason := &buildReason{Message: b.Error, LogEntries: []buildLine{}}
-	if b.FailedStep > 0 {
+	reason := &buildReason{Message: b.Error, Step: "base", LogEntries: []buildLine{}}
+	switch {
+	case b.FailedStep > 0:
 		reason.Step = strconv.Itoa(b.FailedStep)
+	case b.FailedText == "start":
+		reason.Step = "finalize"
 	}
 	if b.Hint != "" {
 		reason.Message += " (" + b.Hint + ")"
 	}
+	if command, ok := strings.CutPrefix(b.FailedText, runText); ok {
+		if m := unknownUser.FindStringSubmatch(b.Error); m != nil {
+			reason.Message = fmt.Sprintf("command failed: unauthenticated: invalid username: '%s'", m[1])
+		}
+		reason.Message = fmt.Sprintf("failed to run command '%s': %s", command, reason.Message)
+	}
 	return reason
 }
+
+// runText begins what a step is called that runs a command.
+const runText = "RUN "
+
+// unknownUser is what the engine says of a user that is not there.
+var unknownUser = regexp.MustCompile(`no user "([^"]*)"`)
 
 // buildFiles says whether the files of a copy are there, and where they go.
 func (d *Dialect) buildFiles(w http.ResponseWriter, r *http.Request) error {

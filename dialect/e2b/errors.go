@@ -82,6 +82,9 @@ func (d *Dialect) rpcError(err error) error {
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
+	if errors.Is(err, sandbox.ErrRemoved) {
+		return connect.NewError(connect.CodeUnavailable, errGone)
+	}
 	code := codes[sandbox.KindOf(err)]
 	if code == connect.CodeInternal {
 		d.log.Error("internal error", "error", err)

@@ -21,7 +21,7 @@ type filesystem struct{ *Dialect }
 // Stat describes an entry.
 func (f *filesystem) Stat(ctx context.Context, r *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
 	t := targetOf(ctx)
-	e, err := f.entry(ctx, t, t.path(r.Msg.Path), true)
+	e, err := f.entry(ctx, t, t.path(r.Msg.Path))
 	if err != nil {
 		return nil, f.rpcError(err)
 	}
@@ -62,7 +62,7 @@ func (f *filesystem) Move(ctx context.Context, r *connect.Request[pb.MoveRequest
 	if err != nil {
 		return nil, f.rpcError(err)
 	}
-	e, err := f.entry(ctx, t, to, false)
+	e, err := f.entry(ctx, t, to)
 	if err != nil {
 		return nil, f.rpcError(err)
 	}
@@ -97,7 +97,13 @@ func (f *filesystem) ListDir(ctx context.Context, r *connect.Request[pb.ListDirR
 			return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries: list with a smaller depth", maxEntries))
 		}
 		for _, fi := range all {
-			out.Entries = append(out.Entries, f.followed(ctx, t, fi))
+			e := f.followed(ctx, t, fi)
+			if fi.Attributed {
+				if err := f.attribute(ctx, t, e); err != nil {
+					return nil, f.rpcError(err)
+				}
+			}
+			out.Entries = append(out.Entries, e)
 			after = fi.Path
 		}
 	}
@@ -121,21 +127,27 @@ func (f *filesystem) missing(p string, err error) error {
 	return err
 }
 
-// entry describes what is at a path, with its attributes if asked to.
-func (f *filesystem) entry(ctx context.Context, t *target, p string, attributes bool) (*pb.EntryInfo, error) {
+// entry describes what is at a path, with its metadata.
+func (f *filesystem) entry(ctx context.Context, t *target, p string) (*pb.EntryInfo, error) {
 	fi, err := f.engine.Stat(ctx, t.id, p, false)
 	if err != nil {
 		return nil, f.missing(p, err)
 	}
 	e := f.followed(ctx, t, fi)
-	if attributes && fi.Type != sandbox.TypeSymlink {
-		all, err := f.engine.FileAttributes(ctx, t.id, p)
-		if err != nil && sandbox.KindOf(err) != sandbox.Unsupported && sandbox.KindOf(err) != sandbox.NotFound {
-			return nil, err
-		}
-		e.Metadata = metadataOf(all)
+	if fi.Type == sandbox.TypeFile || fi.Type == sandbox.TypeDir {
+		err = f.attribute(ctx, t, e)
 	}
-	return e, nil
+	return e, err
+}
+
+// attribute adds the metadata that an entry has, if it is there still.
+func (f *filesystem) attribute(ctx context.Context, t *target, e *pb.EntryInfo) error {
+	all, err := f.engine.FileAttributes(ctx, t.id, e.Path)
+	if err != nil && sandbox.KindOf(err) != sandbox.Unsupported && sandbox.KindOf(err) != sandbox.NotFound {
+		return err
+	}
+	e.Metadata = metadataOf(all)
+	return nil
 }
 
 // followed is an entry as these clients see it: of a link, type and mode are those

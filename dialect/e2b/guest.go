@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// What processes and paths get that name nothing.
+// What processes and paths get that name nothing, where the template says nothing.
 const (
 	defaultUser = sandbox.DefaultUser
 	defaultDir  = sandbox.DefaultHome
@@ -40,8 +41,9 @@ func targetOf(ctx context.Context) *target { return ctx.Value(targetKey{}).(*tar
 func (d *Dialect) guestHandler() http.Handler {
 	mux := http.NewServeMux()
 	limit := connect.WithReadMaxBytes(maxMessage)
-	mux.Handle(processconnect.NewProcessHandler(&processes{d}, limit))
-	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{d}, limit))
+	end := connect.WithInterceptors(breaker{})
+	mux.Handle(processconnect.NewProcessHandler(&processes{d}, limit, end))
+	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{d}, limit, end))
 	for pattern, h := range map[string]handler{
 		"GET /metrics":        d.guestMetrics,
 		"GET /envs":           d.guestEnvs,
@@ -51,7 +53,10 @@ func (d *Dialect) guestHandler() http.Handler {
 		"POST /files/compose": d.compose,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := h(w, r); err != nil {
+			switch err := h(w, r); {
+			case errors.Is(err, sandbox.ErrRemoved):
+				d.renderTraffic(w, r, targetOf(r.Context()).id, errGone)
+			case err != nil:
 				d.render(w, r, err)
 			}
 		})
@@ -78,16 +83,13 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 		d.renderTraffic(w, r, id, err)
 		return
 	}
-	if r.URL.Path == "/health" {
-		if s.State != sandbox.Running || !d.answers(ctx, id) {
-			d.renderTraffic(w, r, id, errGone)
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(http.StatusNoContent)
+	err = d.checkGuest(&s, r)
+	health := r.URL.Path == "/health" // anybody may ask
+	if health && err != nil && s.State != sandbox.Running {
+		d.renderTraffic(w, r, id, errGone)
 		return
 	}
-	if err := d.checkGuest(&s, r); err != nil {
+	if !health && err != nil {
 		d.render(w, r, err)
 		return
 	}
@@ -97,8 +99,22 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 			return
 		}
 	}
+	if health {
+		d.serveHealth(ctx, w, r, id)
+		return
+	}
 	t := &target{Sandbox: s, id: id, user: basicUser(r)}
 	d.guest.ServeHTTP(w, r.WithContext(context.WithValue(ctx, targetKey{}, t)))
+}
+
+// serveHealth says whether a sandbox lives.
+func (d *Dialect) serveHealth(ctx context.Context, w http.ResponseWriter, r *http.Request, id string) {
+	if !d.answers(ctx, id) {
+		d.renderTraffic(w, r, id, errGone)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // answers reports whether a sandbox that runs is not about to end: clients whose
@@ -183,10 +199,10 @@ func (t *target) env(asked map[string]string) map[string]string {
 // path makes a client's path absolute: "" is the default folder, "~" the user's
 // home, and what is relative begins there.
 func (t *target) path(p string) string {
-	home := homeOf(t.user)
+	home := homeOf(cmp.Or(t.user, t.User))
 	switch {
 	case p == "":
-		return defaultDir
+		return t.dir()
 	case p == "~":
 		return home
 	case strings.HasPrefix(p, "~/"):
@@ -196,6 +212,9 @@ func (t *target) path(p string) string {
 	}
 	return clean(home + "/" + p)
 }
+
+// dir is where what names no folder runs.
+func (t *target) dir() string { return cmp.Or(t.Workdir, defaultDir) }
 
 // clean drops what says nothing, and keeps ".." for the guest to judge.
 func clean(p string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -11,20 +12,19 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// metrics gives what a sandbox uses now. The past is not kept in this form.
+// metrics gives what a sandbox uses now, if that is asked for. The past is not kept
+// in this form.
 func (d *Dialect) metrics(w http.ResponseWriter, r *http.Request) error {
 	s, err := d.box(r.Context(), r)
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
-	for _, name := range []string{"start", "end"} {
-		if _, err := strconv.ParseInt(q.Get(name), 10, 64); q.Has(name) && err != nil {
-			return invalid(name + " is a time in seconds since 1970")
-		}
+	now, err := asksForNow(r.URL.Query(), time.Now())
+	if err != nil {
+		return err
 	}
 	out := []metric{}
-	if s.State == sandbox.Running {
+	if now && s.State == sandbox.Running {
 		m, err := d.measure(r.Context(), s)
 		if err != nil {
 			return err
@@ -33,6 +33,27 @@ func (d *Dialect) metrics(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
+}
+
+// nowSlack is by how much the clocks of clients, and the time between two of their
+// requests, may differ from what is now.
+const nowSlack = 30 * time.Second
+
+// asksForNow reports whether now lies between the times that a query names.
+func asksForNow(q url.Values, now time.Time) (bool, error) {
+	is := true
+	for _, name := range []string{"start", "end"} {
+		if !q.Has(name) {
+			continue
+		}
+		n, err := strconv.ParseInt(q.Get(name), 10, 64)
+		if err != nil {
+			return false, invalid(name + " is a time in seconds since 1970")
+		}
+		at := time.Unix(n, 0)
+		is = is && (name == "start" && !at.After(now.Add(nowSlack)) || name == "end" && !at.Before(now.Add(-nowSlack)))
+	}
+	return is, nil
 }
 
 // maxMetrics bounds the sandboxes of one request for metrics.

@@ -83,7 +83,7 @@ func (p *processes) Start(ctx context.Context, r *connect.Request[process.StartR
 
 func (t *target) cwd(c *process.ProcessConfig) string {
 	if c.GetCwd() == "" {
-		return defaultDir
+		return t.dir()
 	}
 	return t.path(c.GetCwd())
 }

@@ -54,6 +54,11 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	return nil
 }
 
+// gatewayTemplate is what clients begin with who start an MCP gateway in the sandbox.
+// Where it was not built they find the default template: they then say that the
+// gateway could not be started, and remove the sandbox.
+const gatewayTemplate = "mcp-gateway"
+
 // orSnapshot makes a create start from the snapshot of its template's name, if
 // there is one and no template, or from the template that the name means here.
 func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) error {
@@ -67,6 +72,8 @@ func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) er
 		req.Template, req.Snapshot = "", id
 	case req.Template == codeAlias:
 		req.Template = sandbox.CodeTemplate
+	case req.Template == gatewayTemplate: // which fails as the start of the program in it does
+		req.Template = sandbox.DefaultTemplate
 	}
 	return err
 }
