@@ -37,17 +37,18 @@ func main() {
 	data := flag.String("data", "", "data directory to keep, for its templates; default a new one")
 	out := flag.String("json", "", "file that receives the table as JSON")
 	only := flag.String("only", "", "the one measure to take")
+	warm := flag.Int("warm", -1, "the server's --warm; -1 leaves it at its default")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *berth, *data, *out, *only); err != nil {
+	if err := run(ctx, *berth, *data, *out, *only, *warm); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, berth, data, out, only string) error {
-	s, err := startServer(ctx, berth, data)
+func run(ctx context.Context, berth, data, out, only string, warm int) error {
+	s, err := startServer(ctx, berth, data, warm)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,13 @@ var measures = []struct {
 	{"memory", memory},
 	{"aside", aside},
 	{"fork", fork},
+	{"cpu", cpu},
 	{"files", files},
 	{"preview", preview},
 	{"inject", inject},
+	{"sdk", clients},
 	{"layer", layer},
+	{"crowd", crowd},
 	{"many", many},
 	{"cycles", cycles},
 }

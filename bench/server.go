@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,12 +23,14 @@ import (
 // server is a berth that this program has started.
 type server struct {
 	*client.Client
+	url     string
+	key     string
 	cmd     *exec.Cmd
 	scratch string // removed at the end; "" keeps the data
 	outside *outside
 }
 
-func startServer(ctx context.Context, berth, data string) (*server, error) {
+func startServer(ctx context.Context, berth, data string, warm int) (*server, error) {
 	s := &server{}
 	if data == "" {
 		var err error
@@ -46,6 +49,9 @@ func startServer(ctx context.Context, berth, data string) (*server, error) {
 		return nil, err
 	}
 	s.cmd = exec.Command(berth, append([]string{"serve", "--data", data, "--listen", addr}, s.outside.flags...)...)
+	if warm >= 0 {
+		s.cmd.Args = append(s.cmd.Args, "--warm", strconv.Itoa(warm))
+	}
 	s.cmd.Stderr = os.Stderr
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -80,7 +86,8 @@ func (s *server) connect(ctx context.Context, url, keyFile string) error {
 	defer cancel()
 	for {
 		if key, err := os.ReadFile(keyFile); err == nil {
-			s.Client = client.New(url, strings.TrimSpace(string(key)))
+			s.url, s.key = url, strings.TrimSpace(string(key))
+			s.Client = client.New(s.url, s.key)
 			if _, err := s.Status(ctx); err == nil {
 				return nil
 			}
