@@ -17,7 +17,7 @@ type Snapshots interface {
 	GetSnapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
 	RemoveSnapshot(ctx context.Context, id string) error
 	Rollback(ctx context.Context, id string, req sandbox.RollbackRequest) (sandbox.Sandbox, error)
-	ExportSnapshot(ctx context.Context, id string, to io.Writer) error
+	ExportSnapshot(ctx context.Context, id string, req sandbox.ExportRequest, to io.Writer) error
 	ImportSnapshot(ctx context.Context, from io.Reader, req sandbox.ImportRequest) (sandbox.Snapshot, error)
 }
 
@@ -88,12 +88,17 @@ func (a *API) rollback(w http.ResponseWriter, r *http.Request) error {
 // exportSnapshot sends a snapshot for as long as it takes. An error after the
 // beginning cuts the answer.
 func (a *API) exportSnapshot(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	req := sandbox.ExportRequest{WithoutRoot: q.boolean("without_root")}
+	if err := q.check(); err != nil {
+		return err
+	}
 	s, err := a.engine.GetSnapshot(r.Context(), r.PathValue("snapshot"))
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", typeTar)
-	return a.engine.ExportSnapshot(r.Context(), string(s.ID), w)
+	return a.engine.ExportSnapshot(r.Context(), string(s.ID), req, w)
 }
 
 // importSnapshot takes a stream of exportSnapshot's, for as long as it takes.

@@ -46,9 +46,13 @@ func (c *Client) Rollback(ctx context.Context, id string, req sandbox.RollbackRe
 }
 
 // ExportSnapshot writes a snapshot as one stream, which ImportSnapshot reads.
-func (c *Client) ExportSnapshot(ctx context.Context, id string, to io.Writer) error {
+func (c *Client) ExportSnapshot(ctx context.Context, id string, req sandbox.ExportRequest, to io.Writer) error {
 	const op = "export snapshot"
-	resp, err := c.send(ctx, call{op: op, method: http.MethodGet, path: []string{"snapshots", id, "export"}, accept: "application/x-tar"})
+	v := url.Values{}
+	if req.WithoutRoot {
+		v.Set("without_root", "true")
+	}
+	resp, err := c.send(ctx, call{op: op, method: http.MethodGet, path: []string{"snapshots", id, "export"}, query: v, accept: "application/x-tar"})
 	if err != nil {
 		return err
 	}

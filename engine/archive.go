@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"io"
@@ -31,8 +32,8 @@ type Archive interface {
 	Stream(ctx context.Context, d blob.Digest, name string) (io.Reader, error)
 	Verify(ctx context.Context, d blob.Digest) error
 
-	Export(ctx context.Context, d blob.Digest, to io.Writer) error
-	Import(ctx context.Context, from io.Reader, accept snapshot.Accept) (*snapshot.Saved, *snapshot.Manifest, error)
+	Export(ctx context.Context, d blob.Digest, to io.Writer, first func(*tar.Writer) error) error
+	Import(ctx context.Context, from io.Reader, first snapshot.First, accept snapshot.Accept) (*snapshot.Saved, *snapshot.Manifest, error)
 
 	Sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error)
 	Unneeded(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error)

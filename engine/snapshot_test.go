@@ -296,7 +296,7 @@ func TestExportImport(t *testing.T) {
 	from.world.put(box.ID, content{"memory 1", "disk 1"})
 	snap(t, from, "box", sandbox.SnapshotRequest{Name: "one"})
 	var file bytes.Buffer
-	if err := from.ExportSnapshot(operator(t), "one", &file); err != nil {
+	if err := from.ExportSnapshot(operator(t), "one", sandbox.ExportRequest{}, &file); err != nil {
 		t.Fatal(err)
 	}
 	blobs := &memory.Store{}

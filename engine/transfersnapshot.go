@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,9 +15,17 @@ import (
 // maxImport bounds what an imported snapshot may hold, in plain bytes.
 const maxImport = 4 << 40
 
+// rootMover is a Templates that can put a root image into a stream and take it out of
+// one.
+type rootMover interface {
+	WriteRoot(ctx context.Context, digest string, out *tar.Writer) error
+	TakeRoot(ctx context.Context, h *tar.Header, in *tar.Reader) (digest string, err error)
+}
+
 // ExportSnapshot writes a snapshot as one stream, which ImportSnapshot of this or
-// another server reads. What is in it is as secret as the sandbox's memory was.
-func (e *Engine) ExportSnapshot(ctx context.Context, id string, to io.Writer) error {
+// another server reads, with the root that it stands on unless that is left out. What
+// is in it is as secret as the sandbox's memory was.
+func (e *Engine) ExportSnapshot(ctx context.Context, id string, req sandbox.ExportRequest, to io.Writer) error {
 	const op = "export snapshot"
 	sh, err := e.shotOf(ctx, id)
 	if err != nil {
@@ -26,7 +35,14 @@ func (e *Engine) ExportSnapshot(ctx context.Context, id string, to io.Writer) er
 	if err != nil {
 		return fail(op, "", err)
 	}
-	return fail(op, "", fromArchive(a.Export(ctx, sh.Manifest, to)))
+	mover, ok := e.templates.(rootMover)
+	if req.WithoutRoot || !ok {
+		return fail(op, "", fromArchive(a.Export(ctx, sh.Manifest, to, nil)))
+	}
+	e.builds.RLock() // while whose roots stay
+	defer e.builds.RUnlock()
+	root := func(out *tar.Writer) error { return mover.WriteRoot(ctx, sh.Image, out) }
+	return fail(op, "", fromArchive(a.Export(ctx, sh.Manifest, to, root)))
 }
 
 // ImportSnapshot keeps what a stream of ExportSnapshot's holds as a new snapshot
@@ -75,8 +91,10 @@ func (e *Engine) importShot(ctx context.Context, from io.Reader, req sandbox.Imp
 		return nil, err
 	}
 	defer give()
+	e.builds.RLock() // a root that is taken has no name, and nothing that claims it yet
+	defer e.builds.RUnlock()
 	var sh *shot
-	saved, m, err := a.Import(ctx, from, func(m *snapshot.Manifest) (err error) {
+	saved, m, err := a.Import(ctx, from, e.takeRoot(ctx), func(m *snapshot.Manifest) (err error) {
 		sh, err = e.acceptShot(ctx, m)
 		return err
 	})
@@ -89,6 +107,18 @@ func (e *Engine) importShot(ctx context.Context, from io.Reader, req sandbox.Imp
 	sh.Created, sh.Expires = now, e.expiry(now, req.TTLSeconds)
 	sh.Manifest, sh.Bytes, sh.Stored = saved.Digest, m.Bytes(), saved.Stored
 	return sh, e.registerSaved(ctx, sh, saved)
+}
+
+// takeRoot keeps the root that comes with a snapshot.
+func (e *Engine) takeRoot(ctx context.Context) snapshot.First {
+	mover, ok := e.templates.(rootMover)
+	if !ok {
+		return nil
+	}
+	return func(h *tar.Header, in *tar.Reader) error {
+		_, err := mover.TakeRoot(ctx, h, in)
+		return err
+	}
 }
 
 // acceptShot judges what a manifest from outside says of itself before its chunks

@@ -85,6 +85,11 @@ type ImportRequest struct {
 	TTLSeconds int64
 }
 
+// ExportRequest says how a snapshot is exported.
+type ExportRequest struct {
+	WithoutRoot bool // the server that imports it must have the root image
+}
+
 // Backup is what a folder of a sandbox held at one time.
 type Backup struct {
 	ID       ID        `json:"id"`

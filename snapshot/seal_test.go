@@ -114,7 +114,7 @@ func TestSealedExportsMove(t *testing.T) {
 	saved := save(t, from, dir)
 	file := export(t, from, saved.Digest)
 	for name, to := range map[string]*snapshot.Store{"open": newStore(t, &memory.Store{}), "same key": from, "other key": sealing(t, &memory.Store{}, 2)} {
-		got, _, err := to.Import(t.Context(), bytes.NewReader(file), accept)
+		got, _, err := to.Import(t.Context(), bytes.NewReader(file), nil, accept)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -266,7 +266,7 @@ func wantRefused(t *testing.T, s *snapshot.Store, d blob.Digest, what, names str
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "x")
 	for verb, err := range map[string]error{
-		"load": s.Load(t.Context(), d, dir), "verify": s.Verify(t.Context(), d), "export": s.Export(t.Context(), d, io.Discard),
+		"load": s.Load(t.Context(), d, dir), "verify": s.Verify(t.Context(), d), "export": s.Export(t.Context(), d, io.Discard, nil),
 	} {
 		wantKind(t, verb+" with "+what, err, sandbox.Internal)
 		if err != nil && !strings.Contains(err.Error(), names) {
@@ -387,9 +387,9 @@ func TestEndedContext(t *testing.T) {
 	cancel()
 	_, err := s.Save(ctx, dir, about)
 	_, serr := s.SaveStream(ctx, "x", bytes.NewReader(noise(4, chunk)), 1<<40, about)
-	_, _, ierr := s.Import(ctx, bytes.NewReader(nil), nil)
+	_, _, ierr := s.Import(ctx, bytes.NewReader(nil), nil, nil)
 	for what, err := range map[string]error{"save": err, "save stream": serr, "import": ierr,
-		"load": s.Load(ctx, saved.Digest, filepath.Join(t.TempDir(), "x")), "export": s.Export(ctx, saved.Digest, io.Discard)} {
+		"load": s.Load(ctx, saved.Digest, filepath.Join(t.TempDir(), "x")), "export": s.Export(ctx, saved.Digest, io.Discard, nil)} {
 		if !errors.Is(err, context.Canceled) || sandbox.KindOf(err) != sandbox.Unavailable {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -15,8 +15,9 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// An exported file is a tar stream: its label, the manifest as it is stored, and
-// every chunk that it needs, once each, in the order of their first use.
+// An exported file is a tar stream: what its owner puts first, its label, the manifest
+// as it is stored, and every chunk that it needs, once each, in the order of their
+// first use.
 const (
 	labelEntry    = "berth-snapshot.json"
 	manifestEntry = "manifest.zst"
@@ -31,12 +32,13 @@ type label struct {
 }
 
 // Export writes all that is kept under a digest as one stream that Import reads.
-// Every chunk is checked on its way.
-func (s *Store) Export(ctx context.Context, d blob.Digest, to io.Writer) error {
-	return wrap("export "+string(d), s.export(ctx, d, to))
+// Every chunk is checked on its way. What first writes comes before all else; it may
+// be nil.
+func (s *Store) Export(ctx context.Context, d blob.Digest, to io.Writer, first func(*tar.Writer) error) error {
+	return wrap("export "+string(d), s.export(ctx, d, to, first))
 }
 
-func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer) error {
+func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer, first func(*tar.Writer) error) error {
 	m, err := s.manifest(ctx, d)
 	if err != nil {
 		return err
@@ -50,6 +52,11 @@ func (s *Store) export(ctx context.Context, d blob.Digest, to io.Writer) error {
 		return err
 	}
 	out := tar.NewWriter(to)
+	if first != nil {
+		if err := first(out); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(writeEntry(out, labelEntry, b), writeEntry(out, manifestEntry, packed)); err != nil {
 		return err
 	}
@@ -132,14 +139,30 @@ type Accept func(*Manifest) error
 // is taken that the manifest does not name, each chunk must unpack to what it
 // claims, and none counts as there only because it is claimed. What breaks a rule
 // is Invalid, and nothing is kept of the stream.
-func (s *Store) Import(ctx context.Context, from io.Reader, accept Accept) (*Saved, *Manifest, error) {
-	saved, m, err := s.importFrom(ctx, from, accept)
+//
+// An entry that comes before the label is given to first, which also reads those that
+// belong to it; without first there must be none.
+func (s *Store) Import(ctx context.Context, from io.Reader, first First, accept Accept) (*Saved, *Manifest, error) {
+	saved, m, err := s.importFrom(ctx, from, first, accept)
 	return saved, m, wrap("import", err)
 }
 
-func (s *Store) importFrom(ctx context.Context, from io.Reader, accept Accept) (_ *Saved, _ *Manifest, err error) {
+// First reads what an exporter has put before the label of a stream.
+type First func(h *tar.Header, in *tar.Reader) error
+
+func (s *Store) importFrom(ctx context.Context, from io.Reader, first First, accept Accept) (_ *Saved, _ *Manifest, err error) {
 	in := tar.NewReader(&until{ctx, from})
-	m, err := s.readHead(in)
+	h, err := in.Next()
+	if err == nil && h.Name != labelEntry && first != nil {
+		if err := first(h, in); err != nil {
+			return nil, nil, err
+		}
+		h, err = in.Next()
+	}
+	if err != nil {
+		return nil, nil, malformed(noEOF(err))
+	}
+	m, err := s.readHead(h, in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,8 +207,8 @@ func (s *Store) importFrom(ctx context.Context, from io.Reader, accept Accept) (
 }
 
 // readHead reads the label and the manifest.
-func (s *Store) readHead(in *tar.Reader) (*Manifest, error) {
-	b, err := readEntry(in, labelEntry, maxLabel)
+func (s *Store) readHead(h *tar.Header, in *tar.Reader) (*Manifest, error) {
+	b, err := readBody(h, in, labelEntry, maxLabel)
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +292,11 @@ func readEntry(in *tar.Reader, name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, malformed(noEOF(err))
 	}
+	return readBody(h, in, name, most)
+}
+
+// readBody is readEntry of one whose header has been read.
+func readBody(h *tar.Header, in io.Reader, name string, most int64) ([]byte, error) {
 	if h.Name != name || h.Typeflag != tar.TypeReg || h.Size > most {
 		return nil, malformed(fmt.Errorf("%.100q, of %d bytes, stands where %s should, of at most %d", h.Name, h.Size, name, most))
 	}

@@ -24,7 +24,7 @@ func accept(*snapshot.Manifest) error { return nil }
 func export(t testing.TB, s *snapshot.Store, d blob.Digest) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := s.Export(t.Context(), d, &b); err != nil {
+	if err := s.Export(t.Context(), d, &b, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -36,7 +36,7 @@ func TestExportImports(t *testing.T) {
 	saved := save(t, from, dir)
 	file := export(t, from, saved.Digest)
 	to, b := onDisk(t, t.TempDir())
-	got, m, err := to.Import(t.Context(), bytes.NewReader(file), accept)
+	got, m, err := to.Import(t.Context(), bytes.NewReader(file), nil, accept)
 	if err != nil || got.Digest != saved.Digest || got.Bytes != saved.Bytes || got.Stored != saved.Stored || string(m.About) != string(about) {
 		t.Fatalf("%+v, %v; want %+v", got, err, saved)
 	}
@@ -44,7 +44,7 @@ func TestExportImports(t *testing.T) {
 	if a, b := describe(t, dir), describe(t, load(t, to, got.Digest)); a != b {
 		t.Errorf("exported\n%simported\n%s", a, b)
 	}
-	again, _, err := to.Import(t.Context(), bytes.NewReader(file), accept)
+	again, _, err := to.Import(t.Context(), bytes.NewReader(file), nil, accept)
 	if err != nil || again.Added != 0 {
 		t.Errorf("the same again adds %+v, %v", again, err)
 	}
@@ -205,7 +205,7 @@ func TestHostileImports(t *testing.T) {
 		if _, err := blobs.Put(t.Context(), bytes.NewReader(secret)); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := s.Import(t.Context(), bytes.NewReader(b), accept)
+		_, _, err := s.Import(t.Context(), bytes.NewReader(b), nil, accept)
 		if k := sandbox.KindOf(err); k != sandbox.Invalid && (what != "another format" || k != sandbox.Unsupported) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -231,14 +231,14 @@ func TestCutImports(t *testing.T) {
 	file := export(t, from, save(t, from, dir).Digest)
 	s, b := onDisk(t, t.TempDir())
 	for n := 0; n < len(file)-1024-512; n += 100 {
-		_, _, err := s.Import(t.Context(), bytes.NewReader(file[:n]), accept)
+		_, _, err := s.Import(t.Context(), bytes.NewReader(file[:n]), nil, accept)
 		wantKind(t, fmt.Sprintf("the first %d bytes", n), err, sandbox.Invalid)
 	}
 	refused := sandbox.Errorf("check quota", sandbox.Exhausted, "no more")
-	_, _, err := s.Import(t.Context(), bytes.NewReader(file), func(*snapshot.Manifest) error { return refused })
+	_, _, err := s.Import(t.Context(), bytes.NewReader(file), nil, func(*snapshot.Manifest) error { return refused })
 	wantKind(t, "one that is not accepted", err, sandbox.Exhausted)
 	broken := sandbox.Errorf("read body", sandbox.Unavailable, "the client left")
-	_, _, err = s.Import(t.Context(), io.MultiReader(bytes.NewReader(file[:3000]), broke{broken}), accept)
+	_, _, err = s.Import(t.Context(), io.MultiReader(bytes.NewReader(file[:3000]), broke{broken}), nil, accept)
 	wantKind(t, "a transport that broke", err, sandbox.Unavailable)
 	if _, err := s.Sweep(t.Context(), none); err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func FuzzImport(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		saved, _, err := s.Import(t.Context(), bytes.NewReader(b), func(m *snapshot.Manifest) error {
+		saved, _, err := s.Import(t.Context(), bytes.NewReader(b), nil, func(m *snapshot.Manifest) error {
 			if m.Bytes() > 1<<20 {
 				return errors.New("too large for a test")
 			}
@@ -275,7 +275,7 @@ func FuzzImport(f *testing.F) {
 		}
 		defer saved.Release()
 		load(t, s, saved.Digest)
-		again, _, err := s.Import(t.Context(), bytes.NewReader(export(t, s, saved.Digest)), accept)
+		again, _, err := s.Import(t.Context(), bytes.NewReader(export(t, s, saved.Digest)), nil, accept)
 		if err != nil {
 			t.Fatalf("what was imported and exported is refused: %v", err)
 		}

@@ -156,11 +156,13 @@ func (p *program) removeCommand(what, short string, remove func(*client.Client, 
 }
 
 func (p *program) snapshotExportCommand() *cobra.Command {
-	return &cobra.Command{
+	var req sandbox.ExportRequest
+	cmd := &cobra.Command{
 		Use:   "export SNAPSHOT [FILE]",
 		Short: "Write a snapshot into one file, or to standard output",
 		Long: "Write a snapshot into one file, which berth snapshot import reads on this or another\n" +
-			"server. It holds all that was in the sandbox's memory: keep it as secret as that.",
+			"server, with the root image that it stands on. It holds all that was in the sandbox's\n" +
+			"memory: keep it as secret as that.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.connect()
@@ -171,11 +173,13 @@ func (p *program) snapshotExportCommand() *cobra.Command {
 				if isTerminal(p.out) {
 					return usage("give a file, or a pipe", "a snapshot is not for a terminal")
 				}
-				return c.ExportSnapshot(cmd.Context(), args[0], p.out)
+				return c.ExportSnapshot(cmd.Context(), args[0], req, p.out)
 			}
-			return writeFileWhole(args[1], func(w io.Writer) error { return c.ExportSnapshot(cmd.Context(), args[0], w) })
+			return writeFileWhole(args[1], func(w io.Writer) error { return c.ExportSnapshot(cmd.Context(), args[0], req, w) })
 		},
 	}
+	cmd.Flags().BoolVar(&req.WithoutRoot, "without-root", false, "leave out the root image, which the other server must have then")
+	return cmd
 }
 
 // writeFileWhole makes a file of what write gives, or none.
@@ -200,9 +204,9 @@ func (p *program) snapshotImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE]",
 		Short: "Keep an exported snapshot, and print its id; with the operator's key",
-		Long: "Keep what berth snapshot export wrote, from a file or from standard input. The server\n" +
-			"must have the image that the snapshot stands on. Take files from servers that you\n" +
-			"trust alone: what is in them runs beneath a sandbox's walls, not behind them.",
+		Long: "Keep what berth snapshot export wrote, from a file or from standard input. A file\n" +
+			"that was written without its root image needs one that is here. Take files from servers\n" +
+			"that you trust alone: what is in them runs beneath a sandbox's walls, not behind them.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			seconds, err := wholeSeconds("ttl", ttl)
