@@ -1,0 +1,94 @@
+package test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/sandbox"
+)
+
+// TestVolumesOutliveAKill kills the server while a sandbox writes to a volume, while
+// it is stopped, and after all of it was removed. What was written stays as long as it
+// is wanted, and then nothing does.
+func TestVolumesOutliveAKill(t *testing.T) {
+	r := startReal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	v, err := r.CreateVolume(ctx, sandbox.VolumeRequest{Name: "data", SizeBytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := r.Create(ctx, sandbox.CreateRequest{Name: "box", Volumes: []sandbox.VolumeMount{{Volume: "data", Path: "/data"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := func(id, line, want string) {
+		t.Helper()
+		if out, err := r.sh(ctx, id, line); err != nil || strings.TrimSpace(out) != want {
+			t.Fatalf("%s: %q, %v, want %q", line, out, err, want)
+		}
+	}
+	sh("box", "echo first > /data/file; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > /data/count; done' > /dev/null 2>&1 < /dev/null & echo begun", "begun")
+
+	r.kill(t)
+	r.again(t)
+	sh("box", "cat /data/file; echo second > /data/file", "first")
+	sh("box", "a=$(cat /data/count); while test \"$(cat /data/count)\" = \"$a\"; do sleep 0.1; done; echo goes on", "goes on")
+	if _, err := r.Stop(ctx, "box"); err != nil {
+		t.Fatal(err)
+	}
+
+	r.kill(t)
+	r.again(t)
+	other, err := r.Create(ctx, sandbox.CreateRequest{Name: "other", Volumes: []sandbox.VolumeMount{{Volume: string(v.ID), Path: "/data", ReadOnly: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh("other", "cat /data/file", "second")
+	sh("box", "cat /data/file; echo third > /data/file", "second") // which wakes it
+	sh("other", "cat /data/file", "third")
+	if err := r.RemoveVolume(ctx, "data"); sandbox.KindOf(err) != sandbox.Conflict {
+		t.Fatalf("a volume in use was removed: %v", err)
+	}
+	for _, id := range []sandbox.ID{box.ID, other.ID} {
+		if err := r.Remove(ctx, string(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.RemoveVolume(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+
+	r.kill(t)
+	r.again(t)
+	if all, err := r.Volumes(ctx); err != nil || len(all) != 0 {
+		t.Errorf("volumes: %+v, %v", all, err)
+	}
+	left := append(r.leftovers(t), loops(t, r.data)...)
+	for len(left) > 0 && ctx.Err() == nil { // others may look at a device for a moment
+		time.Sleep(50 * time.Millisecond)
+		left = append(r.leftovers(t), loops(t, r.data)...)
+	}
+	if len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+}
+
+// loops lists the loop devices of files beneath a folder.
+func loops(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if b, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(b), dir) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
