@@ -57,7 +57,7 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/...
+RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/... ./keystore
 
 vet: engine $(GUEST)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -69,6 +69,7 @@ race: engine $(GUEST) $(S3SERVER) $(GOTESTSUM)
 
 # What the race detector cannot reach, real gVisor among it, on real templates.
 real: deps build $(S3SERVER) $(GOTESTSUM)
+	@tools/browser.sh
 	test/templates.sh bin/berth $(TEST_DATA)
 	@rm -f $(UNSTEADY).$@
 	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth $(RUN_TESTS) \
@@ -91,7 +92,8 @@ fuzz: engine
 
 # A dev server's hot reload, through a preview, in a browser.
 browser: deps build
-	@test/browser/run.sh bin/berth $(TEST_DATA)
+	@tools/browser.sh
+	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth go test -count=1 -v ./test/browser
 
 # The limits on cgroup version 2, in an emulated machine.
 cgroup2: engine

@@ -194,16 +194,21 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// Packages installs the npm packages that the package-lock.json of dir names, once
-// for each version of that file, and returns the folder that holds node_modules.
-// They are kept in .cache of the module.
+// Packages installs the npm packages that the package-lock.json of dir names, or its
+// package.json where there is no other, once for each version of that file, and
+// returns the folder that holds node_modules. They are kept in .cache of the module.
 func Packages(t *testing.T, dir string) string {
 	t.Helper()
-	lock, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	files, verb := []string{"package-lock.json", "package.json"}, "ci"
+	list, err := os.ReadFile(filepath.Join(dir, files[0]))
+	if errors.Is(err, fs.ErrNotExist) {
+		files, verb = files[1:], "install"
+		list, err = os.ReadFile(filepath.Join(dir, files[0]))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("%.12x", sha256.Sum256(lock))
+	name := fmt.Sprintf("%.12x", sha256.Sum256(list))
 	kept := filepath.Join(Root(t), ".cache", "npm", name)
 	done := filepath.Join(kept, "done")
 	if err := os.MkdirAll(kept, 0o755); err != nil {
@@ -213,7 +218,7 @@ func Packages(t *testing.T, dir string) string {
 	if _, err := os.Stat(done); err == nil {
 		return kept
 	}
-	for _, file := range []string{"package.json", "package-lock.json"} {
+	for _, file := range files {
 		b, err := os.ReadFile(filepath.Join(dir, file))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(kept, file), b, 0o644)
@@ -222,10 +227,10 @@ func Packages(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund")
+	cmd := exec.Command("npm", verb, "--no-audit", "--no-fund")
 	cmd.Dir = kept
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
+		t.Fatalf("npm %s: %v\n%s", verb, err, out)
 	}
 	if err := os.WriteFile(done, nil, 0o644); err != nil {
 		t.Fatal(err)
