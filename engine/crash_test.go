@@ -233,7 +233,8 @@ type town struct {
 	id    sandbox.ID
 	was   content
 
-	archive func(*fate) engine.Archive // nil: none
+	archive func(*fate) engine.Archive  // nil: none
+	more    func(*engine.Config, *fate) // nil: nothing
 }
 
 func newTown(t *testing.T, from sandbox.State) *town {
@@ -270,6 +271,9 @@ func (x *town) open(at int, how fault) error {
 	c := engine.Config{Drivers: []driver.Driver{mortal{x.h.world, x.fate}}, Records: mortalStore{x.store, x.fate}, Templates: x.h.templates}
 	if x.archive != nil {
 		c.Archive = x.archive(x.fate)
+	}
+	if x.more != nil {
+		x.more(&c, x.fate)
 	}
 	e, err := engine.New(c)
 	if err != nil {
