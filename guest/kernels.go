@@ -130,7 +130,11 @@ func (s *kernelStarter) Start(argv []string, env map[string]string) (kernel.Proc
 	if err != nil {
 		return nil, errors.New(textOf(err))
 	}
-	return s.guest.startKernel(p)
+	k, err := s.guest.startKernel(p)
+	if err != nil {
+		return nil, err // and no process: a nil of kernelProcess would be one
+	}
+	return k, nil
 }
 
 func (g *Guest) startKernel(p *plan) (*kernelProcess, error) {

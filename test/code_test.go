@@ -316,6 +316,9 @@ func (c *coder) contexts(t *testing.T) {
 	if _, err := c.CreateCodeContext(c.ctx, c.id, sandbox.CodeOptions{Cwd: "/nowhere"}); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("a folder that is not there: %v", err)
 	}
+	if _, err := c.CreateCodeContext(c.ctx, c.id, sandbox.CodeOptions{Cwd: "/root"}); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(err.Error(), `"/root"`) {
+		t.Errorf("a folder of another's: %v", err)
+	}
 	out := c.run(t, sandbox.CodeRun{Context: "one", Code: "import os; y = 1; print(os.getcwd(), os.environ['E'], 'x' in globals())"})
 	if out.stdout != "/tmp 5 False\n" {
 		t.Errorf("in a context of its own: %+v", out)

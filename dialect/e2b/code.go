@@ -22,6 +22,9 @@ var defaultLanguages = []string{"python", "javascript"}
 // clients expect.
 const showSaved = "BERTH_SHOW_SAVED"
 
+// rootDir is where nobody but root may be.
+const rootDir = "/root"
+
 // codeContext is a context as these clients know it. Its id is the name that it has
 // here.
 type codeContext struct {
@@ -136,6 +139,9 @@ func (d *Dialect) newContext(ctx context.Context, name, language, cwd string) (s
 	o := sandbox.CodeOptions{Name: name, Language: language, Cwd: t.path(cwd), Env: t.env(map[string]string{showSaved: "1"})}
 	if cwd == "" {
 		o.Cwd = defaultDir
+	}
+	if strings.HasPrefix(o.Cwd+"/", rootDir+"/") { // these clients expect kernels that may go there
+		o.User = "root"
 	}
 	c, err := d.engine.CreateCodeContext(ctx, t.id, o)
 	if sandbox.KindOf(err) == sandbox.Unsupported {

@@ -28,7 +28,7 @@ type codeLine struct {
 	Text      string `json:"text,omitempty"`
 	Timestamp string `json:"timestamp,omitempty"`
 
-	Name      string  `json:"name,omitempty"`
+	Name      *string `json:"name,omitempty"`
 	Value     *string `json:"value,omitempty"`
 	Traceback *string `json:"traceback,omitempty"`
 
@@ -134,7 +134,7 @@ func (s *codeStream) event(e sandbox.CodeEvent) (last bool, err error) {
 
 func raised(name, value string, traceback []string) codeLine {
 	text := strings.Join(traceback, "\n")
-	return codeLine{Type: "error", Name: name, Value: &value, Traceback: &text}
+	return codeLine{Type: "error", Name: &name, Value: &value, Traceback: &text}
 }
 
 // end tells how a run ended. What its own events do not tell is told as an error.

@@ -21,6 +21,7 @@ func TestCodeStream(t *testing.T) {
 		{Type: sandbox.CodeStderr, Text: "w", Time: at},
 		{Type: sandbox.CodeShown, Result: &sandbox.CodeResult{Main: true, Text: "'it''s'", JSON: json.RawMessage(`{"a":1}`)}},
 		{Type: sandbox.CodeRaised, Error: &sandbox.CodeError{Name: "ValueError", Traceback: []string{"a", "b"}}},
+		{Type: sandbox.CodeRaised, Error: &sandbox.CodeError{Value: "127"}}, // as Bash tells one
 		{Type: sandbox.CodeEnded, End: &sandbox.CodeEnd{Status: sandbox.CodeDied, Count: 3, Reason: "out of memory"}},
 	} {
 		last, err := s.event(e)
@@ -32,6 +33,7 @@ func TestCodeStream(t *testing.T) {
 {"type":"stderr","text":"w","timestamp":"1970-01-12T13:46:40.000000005Z"}
 {"type":"result","text":"it''s","json":{"a":1},"is_main_result":true}
 {"type":"error","name":"ValueError","value":"","traceback":"a\nb"}
+{"type":"error","name":"","value":"127","traceback":""}
 {"type":"number_of_executions","execution_count":3}
 {"type":"error","name":"UnexpectedEndOfExecution","value":"The execution ended before it was finished: out of memory","traceback":""}
 {"type":"end_of_execution"}
