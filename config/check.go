@@ -44,6 +44,9 @@ func (f *File) check() error {
 	if r := f.Room; r.Free < 0 || r.Percent != nil && (*r.Percent < 0 || *r.Percent > 90) {
 		return bad("room", "free takes bytes, percent 0 to 90", "free or percent is out of its range")
 	}
+	if k := f.Containers.Keep.Duration; k != 0 && k < time.Minute {
+		return bad("containers.keep", "give at least a minute, or leave it out for a week", "it is %v", k)
+	}
 	if t := f.Containers.Bridge; t != "" {
 		if err := sandbox.CheckName(t); err != nil {
 			return &sandbox.Error{Op: "check containers.bridge", Err: err}

@@ -52,6 +52,9 @@ type Containers struct {
 	Socket string `toml:"socket"` // path of the Docker Engine's socket; "" serves none
 	Type   string `toml:"type"`   // of instance; "" means the default
 	Forget bool   `toml:"forget"` // one that was stopped begins anew: its files and processes are lost
+
+	Keep Duration `toml:"keep"` // how long one that was stopped is kept; 0 means a week
+
 	Bridge string `toml:"bridge"` // template of sandboxes that are made through the bridge; "" means the default
 }
 

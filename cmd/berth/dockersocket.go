@@ -48,7 +48,8 @@ func (h *house) openContainers(ctx context.Context, f *serveFlags, g *ground, c 
 	if f.docker.socket == "" {
 		return nil
 	}
-	c.Egress, c.Type, c.Forget, c.Logger = g.egress, f.config.Containers.Type, f.config.Containers.Forget, log
+	c.Egress, c.Type, c.Logger = g.egress, f.config.Containers.Type, log
+	c.Forget, c.Keep = f.config.Containers.Forget, f.config.Containers.Keep.Duration
 	d := docker.New(c)
 	h.parts = append(h.parts, part{"containers", d.Close})
 	if err := d.Open(ctx); err != nil {

@@ -62,7 +62,7 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	if err != nil {
 		return "", err
 	}
-	old, err := d.load(ctx, name)
+	old, err := d.find(ctx, name)
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound:
 	case err != nil:
@@ -248,7 +248,7 @@ func (c *container) describe() *inspectBody {
 	return b
 }
 
-// containers returns every container.
+// containers returns every container, and those of which only the sandbox is left.
 func (d *Dialect) containers(ctx context.Context) ([]*container, error) {
 	var all []*container
 	for after := ""; ; {

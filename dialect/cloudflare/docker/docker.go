@@ -71,6 +71,10 @@ type Config struct {
 	// Otherwise it goes on where it was, with its files and processes.
 	Forget bool
 
+	// Keep is how long a sandbox waits for the next container of its name, once its
+	// container has ended. 0: a week.
+	Keep time.Duration
+
 	Type   string       // of instance, of containers whose image says no size; "" means the default
 	Logger *slog.Logger // nil means none
 }
@@ -81,6 +85,7 @@ type Dialect struct {
 	server func(id sandbox.ID) http.Handler
 	egress *Egress
 	forget bool
+	keep   time.Duration
 	kind   string
 	log    *slog.Logger
 
@@ -107,11 +112,14 @@ type Dialect struct {
 // New returns a Dialect. It serves nothing before Open.
 func New(c Config) *Dialect {
 	d := &Dialect{
-		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, kind: c.Type, log: c.Logger, conns: newQueue(),
+		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, keep: c.Keep, kind: c.Type, log: c.Logger, conns: newQueue(),
 		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, insides: map[sandbox.ID]map[*inside]struct{}{}, known: map[sandbox.ID]string{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.keep <= 0 {
+		d.keep = defaultKeep
 	}
 	d.ctx, d.end = context.WithCancel(sandbox.WithCaller(context.Background(), sandbox.Operator()))
 	d.handler = d.routes()
@@ -133,6 +141,7 @@ func (d *Dialect) Open(ctx context.Context) error {
 		}
 	})
 	d.task(d.follow)
+	d.task(d.sweep)
 	return d.takeUp(sandbox.WithCaller(ctx, sandbox.Operator()))
 }
 

@@ -53,6 +53,7 @@ type docks struct {
 	client *http.Client
 	socket string
 	forget bool
+	keep   time.Duration
 	end    func()
 }
 
@@ -69,7 +70,7 @@ func newDocks(t *testing.T, forget bool) *docks {
 func (k *docks) open(t *testing.T) {
 	t.Helper()
 	k.egress = docker.NewEgress(&authority{})
-	k.d = docker.New(docker.Config{Engine: k.images, Egress: k.egress, Forget: k.forget, Logger: k.Log.Logger(), Server: func(id sandbox.ID) http.Handler {
+	k.d = docker.New(docker.Config{Engine: k.images, Egress: k.egress, Forget: k.forget, Keep: k.keep, Logger: k.Log.Logger(), Server: func(id sandbox.ID) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s serves %s", id, r.URL.Path) })
 	}})
 	if err := k.d.Open(t.Context()); err != nil {

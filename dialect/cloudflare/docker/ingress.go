@@ -23,7 +23,9 @@ const dialTime = 90 * time.Second
 
 // serve answers what is sent to a sidecar's port.
 func (s *sidecar) serve(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
 	err := s.answer(w, r)
+	s.d.log.Debug("sidecar call", "method", r.Method, "uri", r.RequestURI, "to", r.Header.Get("X-Dst-Addr"), "took", time.Since(begin), "error", err)
 	if err != nil {
 		s.d.render(w, r, err)
 	}
@@ -247,5 +249,7 @@ func (d *Dialect) serveInside(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	begin := time.Now()
 	d.server(in.box).ServeHTTP(w, r)
+	d.log.Debug("call inside", "sandbox", in.box, "method", r.Method, "path", r.URL.Path, "took", time.Since(begin))
 }

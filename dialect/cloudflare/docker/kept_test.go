@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -50,6 +51,53 @@ func TestSession(t *testing.T) {
 		t.Errorf("what is left: %s", got)
 	}
 	k.must(t, 404, "DELETE", "/containers/"+strings.Repeat("0", 64)+"?force=1", "")
+}
+
+// TestRemovedAsleep has a container that sleeps be removed, as workerd does soon: it is
+// gone, and its sandbox waits for the next one of its name, but not for ever.
+func TestRemovedAsleep(t *testing.T) {
+	k := newDocks(t, false)
+	sleep := func() {
+		t.Helper()
+		k.must(t, 204, "POST", "/containers/"+name+"/kill?signal=SIGTERM", "")
+		k.must(t, 204, "DELETE", "/containers/"+name+"?force=true", "")
+		k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
+		k.must(t, 404, "GET", "/containers/"+name+"/json", "")
+		k.must(t, 404, "POST", "/containers/"+name+"/wait?condition=removed", "")
+		k.must(t, 404, "DELETE", "/containers/"+name+"?force=true", "")
+		if got := k.must(t, 200, "GET", "/containers/json?all=true", ""); strings.Contains(got, name) {
+			t.Errorf("it is among %s", got)
+		}
+	}
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	first := k.box(t)
+	sleep()
+	k.end() // another server knows as much
+	k.open(t)
+	k.must(t, 404, "GET", "/containers/"+name+"/json", "")
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	if s := k.box(t); s.ID != first.ID || s.State != sandbox.Running {
+		t.Fatalf("the next one has %s, %s; it was %s", s.ID, s.State, first.ID)
+	}
+	sleep()
+	k.end()
+	k.keep = time.Nanosecond
+	k.open(t)
+	ctx := sandbox.WithCaller(t.Context(), sandbox.Operator())
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		page, err := k.Engine.List(ctx, sandbox.ListQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Sandboxes) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody comes back, and there is still %+v", page.Sandboxes)
+		}
+	}
 }
 
 // TestLostSight creates anew what runs: its maker has missed that it does.

@@ -383,7 +383,12 @@ func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 	if c.Phase == running && !force {
 		return isRunning(name)
 	}
-	if err := d.destroy(r.Context(), c); err != nil {
+	if d.waits(c) {
+		err = d.leave(r.Context(), c)
+	} else {
+		err = d.destroy(r.Context(), c)
+	}
+	if err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -36,6 +36,9 @@ func (d *Dialect) list(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, c := range all {
+		if c.Gone {
+			continue
+		}
 		add(row{ID: c.idOf(), Names: []string{"/" + c.Name}, Image: c.Image, State: string(c.Phase), Labels: c.Labels})
 	}
 	for _, s := range d.allSidecars() {

@@ -332,7 +332,7 @@ func (s *sidecar) certificate(ctx context.Context) ([]byte, error) {
 	id := s.box
 	s.mu.Unlock()
 	if id == "" { // its container goes on with the sandbox that waits for it
-		c, err := s.d.load(ctx, strings.TrimSuffix(s.name, sidecarSuffix))
+		c, err := s.d.find(ctx, strings.TrimSuffix(s.name, sidecarSuffix))
 		if err == nil && !s.d.forget {
 			id = c.box.ID
 		} else if err != nil && sandbox.KindOf(err) != sandbox.NotFound {

@@ -45,6 +45,7 @@ type state struct {
 	User    string            `json:"user,omitempty"`
 	Started time.Time         `json:"started,omitzero"`
 	Ended   time.Time         `json:"ended,omitzero"`
+	Gone    bool              `json:"gone,omitempty"`  // it was removed: its sandbox waits for the next of its name
 	Proxy   *proxy            `json:"proxy,omitempty"` // its sidecar
 }
 
@@ -93,6 +94,15 @@ func hexID(parts ...string) string {
 
 // load returns a container, or NotFound.
 func (d *Dialect) load(ctx context.Context, name string) (*container, error) {
+	c, err := d.find(ctx, name)
+	if err == nil && c.Gone {
+		return nil, noContainer(name)
+	}
+	return c, err
+}
+
+// find is load that returns one too of which only the sandbox is left.
+func (d *Dialect) find(ctx context.Context, name string) (*container, error) {
 	if checkName(name) != nil {
 		return nil, noContainer(name)
 	}

@@ -183,8 +183,10 @@ func (d *Dialect) takeUp(ctx context.Context) error {
 }
 
 func (d *Dialect) takeUpOne(ctx context.Context, c *container) error {
-	if err := d.reconnect(ctx, c); err != nil {
-		return err
+	if !c.Gone {
+		if err := d.reconnect(ctx, c); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.box.State != sandbox.Running:
