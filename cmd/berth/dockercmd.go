@@ -193,7 +193,8 @@ func (p *program) dockerBuild(ctx context.Context, tags []string, file, folder s
 	} else if err := files.into(ctx, c, &req, false); err != nil {
 		return err
 	}
-	req.Images = docker.Images(req.Dockerfile)
+	req.Images = docker.Images(req.Dockerfile, req.Args)
+	req.Dockerfile = docker.Standalone(req.Dockerfile)
 	if req.Limits, err = docker.Size(req.Dockerfile); err != nil {
 		return err
 	}

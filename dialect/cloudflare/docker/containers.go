@@ -16,6 +16,16 @@ import (
 // served from outside, and what follows it is run.
 const serverProgram = "/sandbox"
 
+// isServerProgram reports whether a container's command begins with that, by the name
+// that it is to be copied to or by its own.
+func isServerProgram(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	p := path.Clean(argv[0])
+	return p == serverProgram || p == "/container-server/sandbox"
+}
+
 // create makes a container, or a sidecar, which then waits to be started.
 func (d *Dialect) create(w http.ResponseWriter, r *http.Request) error {
 	var b createBody
@@ -115,7 +125,7 @@ func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error
 		cmd = b.Cmd
 	}
 	st.Argv = append(slices.Clone(entry), cmd...)
-	if len(st.Argv) > 0 && path.Clean(st.Argv[0]) == serverProgram && d.server != nil {
+	if isServerProgram(st.Argv) && d.server != nil {
 		st.Server, st.Argv = true, st.Argv[1:]
 	}
 	if st.Dir != "" {

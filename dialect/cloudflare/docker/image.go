@@ -23,7 +23,7 @@ type image struct {
 }
 
 // vendorImage matches what the vendor calls it.
-var vendorImage = regexp.MustCompile(`^(docker\.io/|registry\.cloudflare\.com/)?cloudflare/sandbox(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
+var vendorImage = regexp.MustCompile(`^(docker\.io/|registry\.cloudflare\.com/)?cloudflare/sandbox(-test)?(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
 
 // sidecarImage matches what is called the image of a sidecar.
 var sidecarImage = regexp.MustCompile(`^(docker\.io/)?cloudflare/proxy-everything(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$`)
@@ -83,21 +83,6 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	}
 	return &image{ref: ref, template: t.Name, digest: t.Digest, entrypoint: t.Entrypoint, cmd: t.Cmd, policy: t.Policy, sized: t.Limits != nil}, nil
 }
-
-// Images says which templates stand for the images that a Dockerfile names.
-func Images(dockerfile string) map[string]string {
-	all := map[string]string{}
-	for _, m := range imageNames.FindAllStringSubmatch(dockerfile, -1) {
-		ref := m[1] + m[2]
-		if name, err := TemplateName(ref); err == nil {
-			all[ref] = name
-		}
-	}
-	return all
-}
-
-// imageNames finds what FROM and COPY --from name.
-var imageNames = regexp.MustCompile(`(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)|--from=(\S+)`)
 
 // snapshotName is the name of what commit has taken of an image.
 func snapshotName(template string) string { return template }

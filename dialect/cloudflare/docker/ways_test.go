@@ -342,8 +342,10 @@ func TestSize(t *testing.T) {
 }
 
 func TestImages(t *testing.T) {
-	got := docker.Images("ARG V=1\nFROM --platform=linux/amd64 docker.io/cloudflare/sandbox:0.12.10-python AS base\nFROM base\nCOPY --from=app:dev /a /b\n")
-	for ref, want := range map[string]string{"docker.io/cloudflare/sandbox:0.12.10-python": "cloudflare-sandbox-python", "base": "", "app:dev": ""} {
+	got := docker.Images("ARG V=1\nARG B=cloudflare/sandbox-test:1\nFROM --platform=linux/amd64 docker.io/cloudflare/sandbox:0.12.10-python AS base\nFROM base\nCOPY --from=app:dev /a /b\n",
+		map[string]string{"A": "cloudflare/sandbox:2-python", "X": "y"})
+	for ref, want := range map[string]string{"docker.io/cloudflare/sandbox:0.12.10-python": "cloudflare-sandbox-python", "base": "", "app:dev": "",
+		"cloudflare/sandbox-test:1": "cloudflare-sandbox", "cloudflare/sandbox:2-python": "cloudflare-sandbox-python"} {
 		n := got[ref]
 		if n == "" || want != "" && n != want || sandbox.CheckName(n) != nil {
 			t.Errorf("%s stands for %q", ref, n)
@@ -357,6 +359,15 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// TestStandalone has the vendor's program be copied into other images.
+func TestStandalone(t *testing.T) {
+	const rest = "FROM a AS b\nCOPY --from=b /container-server/sandbox.txt /x\nRUN COPY --from=b /container-server/sandbox /sandbox && x\n"
+	got := docker.Standalone("COPY --from=docker.io/cloudflare/sandbox:1 --chmod=755 /container-server/sandbox /sandbox\r\n" + rest)
+	if want := `RUN printf '%s\n' '#!/bin/sh' 'exec "$@"' > /sandbox && chmod 755 /sandbox` + "\n" + rest; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // FuzzRefs finds no image whose template's name is none, and no Dockerfile that
 // cannot be looked through.
 func FuzzRefs(f *testing.F) {
@@ -367,7 +378,7 @@ func FuzzRefs(f *testing.F) {
 		if n, err := docker.TemplateName(s); err == nil && sandbox.CheckName(n) != nil {
 			t.Errorf("%q stands for %q", s, n)
 		}
-		for ref, n := range docker.Images(s) {
+		for ref, n := range docker.Images(s, nil) {
 			if sandbox.CheckName(n) != nil {
 				t.Errorf("%q stands for %q", ref, n)
 			}

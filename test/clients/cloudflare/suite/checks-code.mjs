@@ -37,6 +37,8 @@ export async function otherCode(t) {
   assert.equal(read.results[0]?.text, 'true', JSON.stringify(read.error))
   await (await s.runCodeStream('1', { context: own })).cancel()
   await s.deleteCodeContext(own.id)
+  await box.writeFile('/tmp/x.ts', 'const n: number = 6\nconsole.log(n * 7, typeof Bun.serve)')
+  assert.equal((await box.exec('bun run /tmp/x.ts')).stdout, '42 function')
   const typed = await box.runCode('const n: number = 3\nn * 2', { language: 'typescript' })
   assert.equal(typed.error, undefined, JSON.stringify(typed.error))
 }

@@ -55,10 +55,20 @@ export async function sleeping(t) {
   const p = await box.startProcess('echo on > /workspace/file; for i in $(seq 100000); do echo $i > /tmp/count; sleep 0.1; done', { processId: 'counts' })
   assert(p.pid > 0)
   await until(async () => (await box.getState()).status.startsWith('stopped'), 'it sleeps')
+  await pause(12_000) // nobody asks: workerd forgets the object, and removes its container
   assert.equal((await afterwards(() => box.readFile('/workspace/file'))).content, 'on\n')
   const count = async () => Number((await afterwards(() => box.exec('cat /tmp/count'))).stdout)
   const before = await count()
   await until(async () => (await count()) > before, 'its process goes on')
+}
+
+// One that is to stay awake does, however short its sleep would come.
+export async function awake(t) {
+  const box = t.box({ sleepAfter: '2s', keepAlive: true })
+  const begun = (await box.exec('echo $$ > /tmp/shell; cat /tmp/shell')).stdout
+  await pause(6_000)
+  assert.equal((await box.getState()).status, 'healthy')
+  assert.equal((await box.exec('cat /tmp/shell; echo $$')).stdout, `${begun}\n${begun}`)
 }
 
 export async function stopping(t) {

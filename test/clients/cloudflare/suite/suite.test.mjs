@@ -23,7 +23,7 @@ const only = words('WORKER_CHECKS', '')
 // What is the same over every transport is tried over the first alone; what concerns
 // connections that are kept, over those of rpc too.
 const once = ['crowd', 'badIds', 'code', 'hosts', 'mounts', 'remoteMounts']
-const kept = ['identity', 'settings', 'stopping', 'sleeping', 'outbound', 'git', 'otherCode', 'badBackups', 'placement']
+const kept = ['identity', 'awake', 'settings', 'stopping', 'sleeping', 'outbound', 'git', 'otherCode', 'badBackups', 'placement']
 const wanted = (name, transport) => transport === transports[0] || !once.includes(name) && (transport === 'rpc' || !kept.includes(name))
 
 let host
@@ -145,6 +145,27 @@ test('ports of a sandbox, from outside', async () => {
   assert.equal((await wrong.json()).code, 'INVALID_TOKEN')
   await get(`/unexpose/${id}?port=8300`)
   assert.equal((await fetch(given.url)).status, 404)
+  await get(`/destroy/${id}`)
+})
+
+test('a preview ends with what it showed', async () => {
+  const id = fresh()
+  await exec(id, echo(8301))
+  const expose = () => get(`/expose/${id}?port=8301&token=stays_1&hostname=localhost:${host.url.port}`)
+  const { url } = await expose()
+  assert.equal((await fetch(url)).status, 200)
+  await get(`/stop/${id}`)
+  await until(async () => (await get(`/state/${id}`)).startsWith('stopped'), () => 'it stops')
+  const stale = async () => {
+    const r = await fetch(url)
+    assert.deepEqual([r.status, (await r.json()).code], [410, 'STALE_PREVIEW_URL'])
+  }
+  await stale()
+  assert((await get(`/state/${id}`)).startsWith('stopped'), 'a preview wakes nothing')
+  await until(async () => (await exec(id, 'echo awake')).stdout === 'awake', () => 'it is awake')
+  await stale()
+  assert.equal((await expose()).url, url)
+  assert.match(await (await fetch(url)).text(), /^page for /, 'the server went on where it was')
   await get(`/destroy/${id}`)
 })
 

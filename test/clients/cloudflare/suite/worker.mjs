@@ -94,6 +94,11 @@ export default {
         return Response.json(await box().exposePort(port, { hostname: url.searchParams.get('hostname'), token: url.searchParams.get('token') ?? undefined }))
       case 'unexpose':
         return Response.json(await box().unexposePort(port) ?? null)
+      case 'stop':
+        await box().stop()
+        return Response.json((await box().getState()).status)
+      case 'state':
+        return Response.json((await box().getState()).status)
       case 'connect':
         return box().wsConnect(request, port)
       case 'terminal': {
