@@ -99,6 +99,7 @@ func (a *API) routes() []route {
 		{method: "POST", path: proc + "/input", handle: a.input, scope: work},
 		{method: "POST", path: proc + "/signal", handle: a.signal, scope: work},
 		{method: "GET", path: box + "/usage", handle: a.usage, scope: read},
+		{method: "GET", path: box + "/metrics", handle: a.history, scope: read},
 
 		{method: "GET", path: box + "/sessions", handle: a.sessions, scope: read},
 		{method: "POST", path: box + "/sessions", handle: a.openSession, scope: work},

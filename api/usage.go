@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -28,6 +29,25 @@ func (a *API) collectGarbage(w http.ResponseWriter, r *http.Request) error {
 // Metering is the verb that sums up what sandboxes have used.
 type Metering interface {
 	Consumption(ctx context.Context, q sandbox.UsageQuery) (sandbox.UsageReport, error)
+	History(ctx context.Context, id string, q sandbox.HistoryQuery) ([]sandbox.Sample, error)
+}
+
+// history answers with what a sandbox used lately.
+func (a *API) history(w http.ResponseWriter, r *http.Request) error {
+	q := queryOf(r)
+	hq := sandbox.HistoryQuery{
+		From: q.time("from"),
+		To:   q.time("to"),
+		Step: time.Duration(q.positive("step", int64(sandbox.HistoryAge/time.Second))) * time.Second,
+	}
+	if err := q.check(); err != nil {
+		return err
+	}
+	samples, err := a.engine.History(r.Context(), r.PathValue("id"), hq)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"samples": samples})
 }
 
 func (a *API) consumption(w http.ResponseWriter, r *http.Request) error {

@@ -26,3 +26,20 @@ func (c *Client) Consumption(ctx context.Context, q sandbox.UsageQuery) (sandbox
 	err := c.do(ctx, call{op: "sum up usage", method: http.MethodGet, path: []string{"usage"}, query: v}, &report)
 	return report, err
 }
+
+// History returns what a sandbox used in the last day while it ran, the oldest sample
+// first.
+func (c *Client) History(ctx context.Context, id string, q sandbox.HistoryQuery) ([]sandbox.Sample, error) {
+	v := url.Values{}
+	setInt(v, "step", int64(q.Step/time.Second))
+	for name, t := range map[string]time.Time{"from": q.From, "to": q.To} {
+		if !t.IsZero() {
+			v.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	var got struct {
+		Samples []sandbox.Sample `json:"samples"`
+	}
+	err := c.do(ctx, call{op: "read history", method: http.MethodGet, path: []string{"sandboxes", id, "metrics"}, query: v}, &got)
+	return got.Samples, err
+}

@@ -26,6 +26,8 @@ type Meter interface {
 	CPU(id sandbox.ID) time.Duration // of its whole life, as of the last Read
 	Retain(keep func(sandbox.ID) bool)
 	Flush(ctx context.Context) error
+	FlushAll(ctx context.Context) error // at the end
+	History(id sandbox.ID, q sandbox.HistoryQuery) []sandbox.Sample
 	Report(ctx context.Context, q sandbox.UsageQuery) (sandbox.UsageReport, error)
 }
 
@@ -44,15 +46,17 @@ type noMeter struct{}
 func (noMeter) Change(sandbox.Sandbox, time.Time, time.Duration) ([]record.Op, func(), error) {
 	return nil, func() {}, nil
 }
-func (noMeter) Volume(sandbox.Volume, bool) ([]record.Op, func(), error) { return nil, func() {}, nil }
-func (noMeter) DueVolumes() []sandbox.ID                                 { return nil }
-func (noMeter) Read(sandbox.ID, time.Time, driver.Usage, *int64)         {}
-func (noMeter) Kept(sandbox.ID, int64)                                   {}
-func (noMeter) Due() (running, aside []sandbox.ID)                       { return nil, nil }
-func (noMeter) Began(sandbox.ID) time.Time                               { return time.Time{} }
-func (noMeter) CPU(sandbox.ID) time.Duration                             { return 0 }
-func (noMeter) Retain(func(sandbox.ID) bool)                             {}
-func (noMeter) Flush(context.Context) error                              { return nil }
+func (noMeter) Volume(sandbox.Volume, bool) ([]record.Op, func(), error)  { return nil, func() {}, nil }
+func (noMeter) DueVolumes() []sandbox.ID                                  { return nil }
+func (noMeter) Read(sandbox.ID, time.Time, driver.Usage, *int64)          {}
+func (noMeter) Kept(sandbox.ID, int64)                                    {}
+func (noMeter) Due() (running, aside []sandbox.ID)                        { return nil, nil }
+func (noMeter) Began(sandbox.ID) time.Time                                { return time.Time{} }
+func (noMeter) CPU(sandbox.ID) time.Duration                              { return 0 }
+func (noMeter) Retain(func(sandbox.ID) bool)                              {}
+func (noMeter) Flush(context.Context) error                               { return nil }
+func (noMeter) FlushAll(context.Context) error                            { return nil }
+func (noMeter) History(sandbox.ID, sandbox.HistoryQuery) []sandbox.Sample { return []sandbox.Sample{} }
 func (noMeter) Report(context.Context, sandbox.UsageQuery) (sandbox.UsageReport, error) {
 	return sandbox.UsageReport{}, &sandbox.Error{Kind: sandbox.Unsupported, Err: fmt.Errorf("this server measures nothing"),
 		Hint: "berth top shows what sandboxes use now"}
@@ -108,7 +112,9 @@ func (e *Engine) keepMeter() {
 		case <-e.ctx.Done():
 			last, cancel := bounded(e.ctx, usageTime)
 			defer cancel()
-			e.flushMeter(last)
+			if err := e.meter.FlushAll(last); err != nil {
+				e.log.Error("write what sandboxes have used", "error", err)
+			}
 			return
 		}
 	}

@@ -189,3 +189,59 @@ func TestBudgetThatNothingKeeps(t *testing.T) {
 	_, err := h.Create(operator(t), sandbox.CreateRequest{Budget: &sandbox.Budget{CPUMillis: 1}})
 	wantKind(t, err, sandbox.Unsupported)
 }
+
+// TestHistory: samples of the time in which it ran, over a pause and a restart, for
+// nobody else, and gone with the sandbox.
+func TestHistory(t *testing.T) {
+	metered(t, func(t *testing.T, h *house) {
+		h.world.burn = time.Second / 2
+		h.create(t, sandbox.CreateRequest{Name: "box"})
+		began := time.Now()
+		after(100 * time.Second)
+		if _, err := h.Pause(operator(t), "box"); err != nil {
+			t.Fatal(err)
+		}
+		after(500 * time.Second)
+		h.restart(t)
+		if _, err := h.Resume(operator(t), "box"); err != nil {
+			t.Fatal(err)
+		}
+		after(100 * time.Second)
+		sum := func(q sandbox.HistoryQuery) (seconds float64, n int) {
+			t.Helper()
+			all, err := h.History(operator(t), "box", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range all {
+				seconds += s.Seconds
+				if s.CPUMilli < 450 || s.CPUMilli > 550 || s.MemoryBytes != 100<<20 {
+					t.Errorf("%+v", s)
+				}
+			}
+			return seconds, len(all)
+		}
+		whole, n := sum(sandbox.HistoryQuery{})
+		if whole < 195 || whole > 205 || n < 20 {
+			t.Errorf("%d samples of %.0f seconds", n, whole)
+		}
+		if joined, few := sum(sandbox.HistoryQuery{Step: time.Minute}); joined != whole || few > 6 {
+			t.Errorf("%d samples of %.0f seconds", few, joined)
+		}
+		if first, _ := sum(sandbox.HistoryQuery{To: began.Add(300 * time.Second)}); first < 95 || first > 105 {
+			t.Errorf("%.0f seconds before the pause", first)
+		}
+		_, err := h.History(operator(t), "box", sandbox.HistoryQuery{Step: time.Millisecond})
+		wantKind(t, err, sandbox.Invalid)
+		stranger := sandbox.WithCaller(t.Context(), sandbox.Caller{Account: "other", Scopes: []sandbox.Scope{sandbox.ScopeRead}})
+		_, err = h.History(stranger, "box", sandbox.HistoryQuery{})
+		wantKind(t, err, sandbox.NotFound)
+		if err := h.Remove(operator(t), "box"); err != nil {
+			t.Fatal(err)
+		}
+		h.restart(t)
+		if left, err := h.records.List(operator(t), "meter/trace/", "", 0); err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}

@@ -65,6 +65,7 @@ type box struct {
 	dirty   bool          // must be written with the next Flush
 	written int64         // when it last was, in milliseconds
 	unsaved time.Duration // of CPU, since then
+	trace   *trace        // not what a copy changes
 }
 
 // Open reads the sums that an earlier process left.
@@ -90,7 +91,10 @@ func Open(ctx context.Context, c Config) (*Book, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, Err: err}
 	}
-	err = b.each(ctx, livePrefix, func(g *gauge) { b.boxes[g.ID] = &box{gauge: *g} })
+	err = b.each(ctx, livePrefix, func(g *gauge) { b.boxes[g.ID] = &box{gauge: *g, trace: new(trace)} })
+	if err == nil {
+		err = b.openTraces(ctx)
+	}
 	if err == nil {
 		err = b.each(ctx, gonePrefix, b.bury)
 	}
@@ -176,7 +180,7 @@ func (b *Book) change(s sandbox.Sandbox, ran time.Time, counted time.Duration, v
 func (b *Book) changed(s *sandbox.Sandbox, ran time.Time, counted time.Duration, now int64) *box {
 	old := b.boxes[s.ID]
 	if old == nil {
-		old = &box{gauge: gauge{ID: s.ID, At: now}, known: true}
+		old = &box{gauge: gauge{ID: s.ID, At: now}, known: true, trace: new(trace)}
 		old.Part.Hour = now / hour
 	}
 	one := *old
@@ -205,10 +209,11 @@ func (g *gauge) base(s *sandbox.Sandbox, ran time.Time) int64 {
 // ops writes the gauge, under the name that it has now.
 func (g *gauge) ops() ([]record.Op, error) {
 	key, other := livePrefix+string(g.ID), gonePrefix+string(g.ID)
+	trace := record.Op{Key: tracePrefix + string(g.ID), Delete: true}
 	if !g.Ended.IsZero() {
 		key, other = other, key
 		if g.Part.empty() && g.Before.empty() { // it has never run
-			return []record.Op{{Key: key, Delete: true}, {Key: other, Delete: true}}, nil
+			return []record.Op{{Key: key, Delete: true}, {Key: other, Delete: true}, trace}, nil
 		}
 	}
 	value, err := json.Marshal(g)
@@ -217,7 +222,7 @@ func (g *gauge) ops() ([]record.Op, error) {
 	}
 	ops := []record.Op{{Key: key, Value: value}}
 	if !g.Ended.IsZero() {
-		ops = append(ops, record.Op{Key: other, Delete: true})
+		ops = append(ops, record.Op{Key: other, Delete: true}, trace)
 	}
 	return ops, nil
 }
@@ -248,6 +253,7 @@ func (b *Book) Read(id sandbox.ID, ran time.Time, u driver.Usage, egress *int64)
 		used = one.CPU
 	}
 	one.unsaved += time.Duration(used)
+	one.trace.add(point{one.At, one.At - at, used, u.MemoryBytes, u.DiskBytes})
 	one.calm = !one.looked.IsZero() && used < (one.At-at)*int64(time.Millisecond)/100
 	one.looked = now
 }

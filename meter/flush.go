@@ -19,7 +19,12 @@ const (
 
 // Flush writes what has changed, and that this process lives. One that fails is
 // made good by the next.
-func (b *Book) Flush(ctx context.Context) error {
+func (b *Book) Flush(ctx context.Context) error { return b.flush(ctx, false) }
+
+// FlushAll is Flush for the end: it writes all samples that are new, too.
+func (b *Book) FlushAll(ctx context.Context) error { return b.flush(ctx, true) }
+
+func (b *Book) flush(ctx context.Context, all bool) error {
 	const op = "write sums"
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
@@ -29,6 +34,9 @@ func (b *Book) Flush(ctx context.Context) error {
 		if err := b.flushOne(ctx, &batch, id, now); err != nil {
 			return &sandbox.Error{Op: op, Err: err}
 		}
+	}
+	if err := b.flushTraces(ctx, &batch, now, all); err != nil {
+		return &sandbox.Error{Op: op, Err: err}
 	}
 	alive := record.Op{Key: aliveKey, Value: []byte(strconv.FormatInt(now, 10))}
 	if err := batch.add(ctx, nil, alive); err != nil {

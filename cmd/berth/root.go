@@ -76,7 +76,7 @@ func (p *program) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.usageCommand(), p.updateCommand(), p.keepAliveCommand(), p.rmCommand(),
+	group("sandbox", p.createCommand(), p.lsCommand(), p.topCommand(), p.usageCommand(), p.metricsCommand(), p.updateCommand(), p.keepAliveCommand(), p.rmCommand(),
 		p.forkCommand(), p.snapshotCommand(), p.restoreCommand(), p.backupCommand(), p.pauseCommand(), p.resumeCommand(), p.stopCommand(), p.startCommand(), p.eventsCommand(), p.policyCommand(), p.auditCommand())
 	group("process", p.execCommand(), p.runCommand(), p.contextCommand(), p.shellCommand(), p.psCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sessionCommand(), p.terminalsCommand(), p.cpCommand(), p.watchCommand(), p.signCommand(),
 		p.urlCommand(), p.portsCommand(), p.forwardCommand(), p.domainCommand())

@@ -46,6 +46,7 @@ type Engine interface {
 	Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 	Awake(ctx context.Context, id string) (sandbox.Sandbox, error)
 	Usage(ctx context.Context, id string) (sandbox.Usage, error)
+	History(ctx context.Context, id string, q sandbox.HistoryQuery) ([]sandbox.Sample, error)
 	Changes(ctx context.Context, q sandbox.ChangeQuery) (sandbox.ChangePage, error)
 	Dial(ctx context.Context, id string, port int) (net.Conn, error)
 

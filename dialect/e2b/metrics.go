@@ -12,19 +12,31 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// metrics gives what a sandbox uses now, if that is asked for. The past is not kept
-// in this form.
+// metrics gives what a sandbox has used in the time that is asked for, and what it
+// uses now if that is a part of it. A sandbox that does not run is not woken.
 func (d *Dialect) metrics(w http.ResponseWriter, r *http.Request) error {
 	s, err := d.box(r.Context(), r)
 	if err != nil {
 		return err
 	}
-	now, err := asksForNow(r.URL.Query(), time.Now())
+	from, to, err := timesOf(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	out := []metric{}
-	if now && s.State == sandbox.Running {
+	now := time.Now()
+	if !to.IsZero() && !from.Before(to) || from.After(now.Add(nowSlack)) {
+		writeJSON(w, http.StatusOK, []metric{})
+		return nil
+	}
+	past, err := d.engine.History(r.Context(), string(s.ID), sandbox.HistoryQuery{From: from, To: to})
+	if err != nil {
+		return err
+	}
+	out := make([]metric, 0, len(past)+1)
+	for _, one := range past {
+		out = append(out, metricOf(s, one.Time, float64(one.CPUMilli), one.MemoryBytes, one.DiskBytes))
+	}
+	if s.State == sandbox.Running && (to.IsZero() || !to.Before(now.Add(-nowSlack))) {
 		m, err := d.measure(r.Context(), s)
 		if err != nil {
 			return err
@@ -39,21 +51,28 @@ func (d *Dialect) metrics(w http.ResponseWriter, r *http.Request) error {
 // requests, may differ from what is now.
 const nowSlack = 30 * time.Second
 
-// asksForNow reports whether now lies between the times that a query names.
-func asksForNow(q url.Values, now time.Time) (bool, error) {
-	is := true
-	for _, name := range []string{"start", "end"} {
+// timesOf reads the times that a query names, in seconds since 1970. Zero: none.
+func timesOf(q url.Values) (from, to time.Time, err error) {
+	for name, t := range map[string]*time.Time{"start": &from, "end": &to} {
 		if !q.Has(name) {
 			continue
 		}
 		n, err := strconv.ParseInt(q.Get(name), 10, 64)
-		if err != nil {
-			return false, invalid(name + " is a time in seconds since 1970")
+		if err != nil || n < 0 || n > 1<<40 {
+			return from, to, invalid(name + " is a time in seconds since 1970")
 		}
-		at := time.Unix(n, 0)
-		is = is && (name == "start" && !at.After(now.Add(nowSlack)) || name == "end" && !at.Before(now.Add(-nowSlack)))
+		*t = time.Unix(n, 0)
 	}
-	return is, nil
+	if !to.IsZero() {
+		to = to.Add(time.Second) // all of that second
+	}
+	return from, to, nil
+}
+
+// metricOf is a sample in E2B's form; cpu is in thousandths of a core.
+func metricOf(s sandbox.Sandbox, at time.Time, cpu float64, memory, disk int64) metric {
+	return metric{Timestamp: at.UTC(), TimestampUnix: at.Unix(), CPUCount: listed(s).CPUCount, CPUUsedPct: max(0, min(100, 100*cpu/float64(s.Limits.CPUMilli))),
+		MemUsed: memory, MemTotal: s.Limits.MemoryBytes, DiskUsed: disk, DiskTotal: s.Limits.DiskBytes}
 }
 
 // maxMetrics bounds the sandboxes of one request for metrics.
@@ -101,10 +120,8 @@ func (d *Dialect) measure(ctx context.Context, s sandbox.Sandbox) (m metric, err
 		return m, err
 	}
 	now := time.Now()
-	cores := float64(s.Limits.CPUMilli) / 1000
-	used := float64(after.CPUMillis-before.CPUMillis) / float64(now.Sub(begin).Milliseconds())
-	return metric{Timestamp: now.UTC(), TimestampUnix: now.Unix(), CPUCount: listed(s).CPUCount, CPUUsedPct: max(0, min(100, 100*used/cores)),
-		MemUsed: after.MemoryBytes, MemTotal: s.Limits.MemoryBytes, DiskUsed: after.DiskBytes, DiskTotal: s.Limits.DiskBytes}, nil
+	used := 1000 * float64(after.CPUMillis-before.CPUMillis) / float64(now.Sub(begin).Milliseconds())
+	return metricOf(s, now, used, after.MemoryBytes, after.DiskBytes), nil
 }
 
 // guestMetrics is the same, as the guest port gives it.

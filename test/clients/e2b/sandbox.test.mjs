@@ -79,6 +79,14 @@ test('auto-pause and auto-resume', async () => {
   await until(async () => (await sbx.getInfo()).state === 'paused', 'it is paused')
   assert.equal(await sbx.files.read('a.txt'), 'kept')
   assert.equal((await sbx.getInfo()).state, 'running')
+  await sbx.pause()
+  assert.equal(await sbx.isRunning(), true) // who may wake it, has by asking
+})
+
+test('a gateway that is not in the template is no sandbox', async () => {
+  const metadata = { gateway: String(Date.now()) }
+  await assert.rejects(Sandbox.create({ metadata, mcp: { none: {} } }), /Failed to start MCP gateway/)
+  assert.deepEqual(await Sandbox.list({ query: { metadata } }).nextItems(), [])
 })
 
 test('without auto-resume a paused one stays so', async () => {
@@ -101,12 +109,15 @@ test('metrics', async () => {
   const sbx = await box()
   const [m] = await sbx.getMetrics()
   assert.ok(m.memUsed > 0 && m.memTotal >= m.memUsed && m.cpuCount >= 1)
+  const hour = 3_600_000, now = Date.now()
+  assert.ok((await sbx.getMetrics({ start: new Date(now - hour), end: new Date() })).length >= 1)
+  assert.deepEqual(await sbx.getMetrics({ start: new Date(now - hour), end: new Date(now - hour / 2) }), [])
 })
 
 test('a stream breaks when its sandbox is killed', async () => {
   const sbx = await box()
   const job = await sbx.commands.run('sleep 100', { background: true })
-  const end = assert.rejects(job.wait())
+  const end = assert.rejects(job.wait(), /sandbox was killed or reached its end of life/)
   await sleep(200)
   await sbx.kill()
   await end
