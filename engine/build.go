@@ -19,7 +19,7 @@ import (
 )
 
 // buildVersion changes when equal steps begin to give other roots.
-const buildVersion = 1
+const buildVersion = 2
 
 // buildLife bounds the life of the sandboxes that a build works in: they end even
 // if the server is gone when it should end them.

@@ -244,7 +244,7 @@ func (b *building) copyContext(ctx context.Context, s *stage, c *sandbox.CopySte
 			to, rename = path.Dir(path.Clean(c.To)), path.Base(c.To)
 		}
 	}
-	if err := b.makeDir(ctx, s, to); err != nil {
+	if err := b.makeDir(ctx, s, c, to); err != nil {
 		return err
 	}
 	if c.Extract {
@@ -263,11 +263,12 @@ func (b *building) copyContext(ctx context.Context, s *stage, c *sandbox.CopySte
 	})
 }
 
-func (b *building) makeDir(ctx context.Context, s *stage, p string) error {
+// makeDir makes the folder that a copy goes to; it belongs to whom the copy is for.
+func (b *building) makeDir(ctx context.Context, s *stage, c *sandbox.CopyStep, p string) error {
 	if fi, err := b.Stat(ctx, string(s.box), p, true); err == nil && fi.Type == sandbox.TypeDir {
 		return nil
 	}
-	_, err := b.MakeDir(ctx, string(s.box), path.Clean(p), 0o755, "root", true)
+	_, err := b.MakeDir(ctx, string(s.box), path.Clean(p), 0o755, orElse(c.Owner, "root"), true)
 	return err
 }
 
@@ -326,7 +327,7 @@ func (b *building) extract(ctx context.Context, s *stage, c *sandbox.CopyStep, t
 			if m.name == "." {
 				return nil
 			}
-			return b.makeDir(ctx, s, path.Join(to, m.name))
+			return b.makeDir(ctx, s, c, path.Join(to, m.name))
 		}
 		in := bufio.NewReaderSize(body, 1024)
 		head, err := in.Peek(512)
@@ -375,7 +376,7 @@ func (b *building) copyPath(ctx context.Context, s, from *stage, fi sandbox.File
 			to, rename = path.Dir(path.Clean(c.To)), path.Base(c.To)
 		}
 	}
-	if err := b.makeDir(ctx, s, to); err != nil {
+	if err := b.makeDir(ctx, s, c, to); err != nil {
 		return err
 	}
 	stream, err := b.Archive(ctx, string(from.box), fi.Path, sandbox.ArchiveOptions{})

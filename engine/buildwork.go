@@ -110,7 +110,11 @@ func (b *building) step(ctx context.Context, s, at *stage, step *sandbox.BuildSt
 		if err == nil && fi.Type == sandbox.TypeDir {
 			return nil
 		}
-		_, err = b.MakeDir(ctx, string(s.box), step.Workdir, 0o755, "root", true)
+		owner := "root"
+		if b.req.User != "" { // who asks for a user is to work there as that one
+			owner = at.user
+		}
+		_, err = b.MakeDir(ctx, string(s.box), step.Workdir, 0o755, owner, true)
 		return err
 	case makesUser(step):
 		return b.run(ctx, s, at, &sandbox.RunStep{Argv: []string{"/bin/sh", "-c", makeUser, "sh", step.User}, User: "root"}, name)
