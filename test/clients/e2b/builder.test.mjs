@@ -18,10 +18,10 @@ test('a build in the background, of every kind of step', async () => {
     .makeSymlink('/opt/a.txt', '/opt/link', { user: 'root' })
     .rename('/opt/b.txt', '/opt/dir/c.txt', { user: 'root' })
     .remove('/opt/none', { force: true, user: 'root' })
-    .setUser('user')
-    .setWorkdir('/home/user')
+    .setUser('mish') // whom nobody has made
+    .setWorkdir('work')
     .skipCache()
-    .runCmd(['whoami > who.txt', 'pwd >> who.txt'])
+    .runCmd(['whoami > who.txt', 'pwd >> who.txt', 'sudo -n whoami >> who.txt'])
     .setReadyCmd(waitForTimeout(100))
   const started = await Template.buildInBackground(recipe, name, { memoryMB: 512 })
   let status
@@ -33,8 +33,10 @@ test('a build in the background, of every kind of step', async () => {
   assert.equal(await Template.aliasExists(name), true)
   assert.deepEqual((await Template.getTags(name)).map((t) => [t.tag, t.buildId]), [['default', started.buildId]])
   const sbx = await box({}, name)
-  const out = await sbx.commands.run('cat /docker.txt /opt/link /opt/dir/c.txt who.txt; echo $FROM_FILE; stat -c %a /opt/dir', { user: 'root', cwd: '/home/user' })
-  assert.equal(out.stdout, 'docker\na.txt\nb.txt\nuser\n/home/user\nyes\n700\n')
+  const out = await sbx.commands.run('cat /docker.txt /opt/link /opt/dir/c.txt who.txt; echo $FROM_FILE; stat -c %a /opt/dir', { user: 'root' })
+  assert.equal(out.stdout, 'docker\na.txt\nb.txt\nmish\n/home/user/work\nroot\nyes\n700\n')
+  assert.equal((await sbx.commands.run('whoami; pwd')).stdout, 'mish\n/home/user/work\n')
+  assert.equal((await sbx.files.write('note', 'x')).path, '/home/mish/note')
 })
 
 test('what the builder makes of other calls', async () => {

@@ -16,9 +16,9 @@ after(async () => {
 
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
 
-/** Waits until ok, for a minute at most. */
+/** Waits until ok, for five minutes at most. */
 export async function until(ok, what) {
-  for (let i = 0; i < 600; i++) {
+  for (let i = 0; i < 3000; i++) {
     if (await ok()) return
     await sleep(100)
   }

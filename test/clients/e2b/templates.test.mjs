@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, mkdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Sandbox, Template, waitForPort } from 'e2b'
+import { Sandbox, Template, waitForPort, waitForTimeout } from 'e2b'
 import { box } from './setup.mjs'
 
 const name = 'built-' + Date.now()
@@ -25,8 +25,8 @@ test('a template is built, and its steps are kept', async () => {
   assert.ok(logs.some((m) => m.includes('RUN')), 'the log tells of the steps')
   assert.equal(await Template.exists(name), true)
   const sbx = await box({}, name)
-  assert.equal(await sbx.files.read('/opt/app/out.txt'), 'from the context\ntest\nroot\n')
-  assert.equal((await sbx.commands.run('echo $STAGE')).stdout, 'test\n')
+  assert.equal(await sbx.files.read('/opt/app/out.txt'), 'from the context\ntest\nuser\n')
+  assert.equal((await sbx.commands.run('echo $STAGE; pwd')).stdout, 'test\n/opt/app\n')
   assert.equal((await sbx.getInfo()).memoryMB, 512)
   await Template.build(recipe(), name, { memoryMB: 512 })
 })
@@ -50,6 +50,13 @@ test('tags', async () => {
 
 test('a build that fails says where', async () => {
   const broken = Template().fromBaseImage().runCmd('echo fine').runCmd('exit 9')
-  await assert.rejects(Template.build(broken, name + '-broken'), /code 9/)
+  await assert.rejects(Template.build(broken, name + '-broken'), /failed to run command 'exit 9': .*code 9/)
+  const who = Template().fromBaseImage().runCmd('whoami', { user: 'nobody1' })
+  await assert.rejects(Template.build(who, name + '-broken'),
+    (e) => e.message === "failed to run command 'whoami': command failed: unauthenticated: invalid username: 'nobody1'")
+  const started = Template().fromBaseImage().setStartCmd('exit 3', waitForTimeout(60_000)) // it does not wait for that
+  await assert.rejects(Template.build(started, name + '-broken'), /ended with code 3/)
+  const nothing = Template().fromTemplate('nosuch').runCmd('true')
+  await assert.rejects(Template.build(nothing, name + '-broken'), (e) => e.stack.includes('templates.test.mjs'))
   assert.equal(await Template.exists(name + '-broken'), false)
 })
