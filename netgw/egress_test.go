@@ -261,6 +261,32 @@ func TestAllowListByName(t *testing.T) {
 	})
 }
 
+// TestABeginningWithoutEnd: where the first bytes decide, a sandbox that only ever
+// begins is cut, and next to nothing of a gigabyte is taken from it.
+func TestABeginningWithoutEnd(t *testing.T) {
+	const size = 1 << 30
+	w := newWorld(t, allowing("example.com"), nil)
+	w.dns.set("A example.com.", site)
+	w.listenTCP(site+":80", echo)
+	w.ask("example.com", dns.TypeA)
+	for _, begin := range []string{"GET /", "GET / HTTP/1.1\r\nX-Long: ", "GET / HTTP/1.1\r\nHost: example.com\r\nX-Long: ", "\x16\x03\x01\x40\x00\x01\x00\xff\xff"} {
+		c := w.mustDial(site + ":80")
+		if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := io.WriteString(c, begin)
+		for piece := strings.Repeat("x", 64<<10); sent < size && err == nil; {
+			var n int
+			n, err = io.WriteString(c, piece)
+			sent += n
+		}
+		if late := net.Error(nil); errors.As(err, &late) && late.Timeout() || sent > size/8 {
+			t.Errorf("%q: %d bytes were taken, %v", begin, sent, err)
+		}
+		c.Close()
+	}
+}
+
 func (w *world) mustDial(address string) net.Conn {
 	w.t.Helper()
 	c, err := w.connect(address)

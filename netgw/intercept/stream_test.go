@@ -3,6 +3,8 @@ package intercept
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -209,6 +212,30 @@ func TestAnUnreachableServer(t *testing.T) {
 	}
 	if e := r.last(1); e.Verdict != sandbox.VerdictFailed {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestAHeaderWithoutEnd sends a gigabyte of one: its client is cut, and next to
+// nothing of it is taken.
+func TestAHeaderWithoutEnd(t *testing.T) {
+	const size = 1 << 30
+	r := newRig(t, http.HandlerFunc(echo), bearer())
+	c, err := tls.Dial("tcp", r.door.Addr().String(), r.tlsConfig(host, "http/1.1"))
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nX-Long: ")
+	sent, piece := 0, strings.Repeat("x", 64<<10)
+	for err = nil; sent < size && err == nil; {
+		var n int
+		n, err = io.WriteString(c, piece)
+		sent += n
+	}
+	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() || sent > size/8 {
+		t.Errorf("%d bytes of a request's header were taken, %v", sent, err)
+	}
+	if r.dials() != 0 {
+		t.Error("a request without an end was passed on")
 	}
 }
 
