@@ -227,13 +227,16 @@ func codeOf(sig unix.Signal, alive bool) int {
 // putAside ends a container. Its sandbox keeps its files, and with memory its
 // processes too, which then go on when the next container of the name is started.
 //
-// The end goes on record first: whoever sees the sandbox stop must know why.
+// Connections into it are cut first: whoever hears of the end, and calls again, must not
+// do so on one that is about to be cut. Then the end goes on record: whoever sees the
+// sandbox stop must know why.
 func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory bool) error {
 	// Whoever has sent the signal may leave; half of it must not be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
 	d.unwatch(c.box.ID)
 	was := c.state
+	d.cutInside(c.box.ID)
 	c.Phase, c.Code, c.Ended = exited, code, time.Now().UTC().Round(0)
 	if err := d.save(ctx, c); err != nil {
 		c.state = was
@@ -400,6 +403,7 @@ func (d *Dialect) destroy(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
 	d.unwatch(c.box.ID)
+	d.cutInside(c.box.ID)
 	if c.Phase == running { // who waits for its end hears of it before who has asked for it
 		c.Phase, c.Code, c.Ended = exited, killed, time.Now().UTC().Round(0)
 		if err := d.save(ctx, c); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
