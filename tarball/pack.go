@@ -95,7 +95,7 @@ func (k *packer) entry(dir *os.Root, file, name string, depth int) error {
 			return ignoreVanished(err)
 		}
 		k.counts.Links++
-		return k.header(info, name, target)
+		return k.header(info, name, target, nil)
 	case mode.IsDir():
 		sub, err := dir.OpenRoot(file)
 		if err != nil {
@@ -136,7 +136,7 @@ func (k *packer) folder(dir *os.Root, info fs.FileInfo, name string, depth int) 
 		return nil
 	}
 	k.counts.Folders++
-	if err := k.header(info, name+"/", ""); err != nil {
+	if err := k.header(info, name+"/", "", attributes(f)); err != nil {
 		return err
 	}
 	for {
@@ -188,7 +188,7 @@ func (k *packer) file(dir *os.Root, file, name string) error {
 		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
 		return k.out.WriteHeader(h)
 	}
-	if err := k.header(info, name, ""); err != nil {
+	if err := k.header(info, name, "", attributes(f)); err != nil {
 		return err
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{k.out}, &steady{k.ctx, io.LimitReader(f, info.Size())}, k.buf)
@@ -227,11 +227,12 @@ func (k *packer) twinOf(info fs.FileInfo, name string) string {
 	return first
 }
 
-func (k *packer) header(info fs.FileInfo, name, target string) error {
+func (k *packer) header(info fs.FileInfo, name, target string, attributes map[string]string) error {
 	h, err := newHeader(info, name, target)
 	if err != nil {
 		return err
 	}
+	h.PAXRecords = attributes
 	return k.out.WriteHeader(h)
 }
 

@@ -286,3 +286,43 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
+
+// TestAttributesAreKept packs a file with a capability and a user's attribute, and a
+// folder with one.
+func TestAttributesAreKept(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, []byte("x"), 0o755))
+	want := map[string]string{"SCHILY.xattr.user.note": "a\x00note"}
+	for _, path := range []string{file, dir} {
+		if err := unix.Setxattr(path, "user.note", []byte("a\x00note"), 0); err != nil {
+			t.Skipf("SKIPPED LOUDLY: this disk keeps no attributes: %v", err)
+		}
+	}
+	capability := "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" // CAP_NET_BIND_SERVICE
+	if os.Geteuid() == 0 {
+		must(t, unix.Setxattr(file, "security.capability", []byte(capability), 0))
+	}
+	var b bytes.Buffer
+	_, err := (&Packing{Root: openRoot(t, dir), Name: "."}).Run(t.Context(), &b)
+	must(t, err)
+	seen := 0
+	for r := tar.NewReader(&b); ; seen++ {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		for k, v := range want {
+			if h.PAXRecords[k] != v {
+				t.Errorf("%s: %s is %q", h.Name, k, h.PAXRecords[k])
+			}
+		}
+		if h.Typeflag == tar.TypeReg && os.Geteuid() == 0 && h.PAXRecords["SCHILY.xattr.security.capability"] != capability {
+			t.Errorf("%s lost its capability: %q", h.Name, h.PAXRecords)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d entries", seen)
+	}
+}

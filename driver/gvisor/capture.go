@@ -80,6 +80,9 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 	if _, err := m.shoot(ctx, &img, newStages(), func() {}); err != nil {
 		return err
 	}
+	if err := img.gather(); err != nil {
+		return err
+	}
 	if err := img.measure(); err != nil {
 		return err
 	}
@@ -104,6 +107,9 @@ func (d *Driver) CaptureSaved(ctx context.Context, id sandbox.ID, saved []byte, 
 	}
 	in := imageIn(dir)
 	err = errors.Join(cloneFolder(in.engine, img.engine), cloneFile(in.layer, img.layer))
+	if err == nil {
+		err = gather(in.layer, img.bases)
+	}
 	if err == nil && img.about.Keep == driver.KeepMemory {
 		err = cloneFile(in.guest, img.guest)
 	}
@@ -139,6 +145,9 @@ func (d *Driver) savedImage(id sandbox.ID, b []byte) (release func(), img image,
 		return nil, img, err
 	}
 	img.engine, img.layer = p.saved(), p.layer()
+	if img.bases, err = p.bases(); err != nil {
+		return nil, img, err
+	}
 	img.about.Taken = time.Now().UTC()
 	if err := img.measure(); err != nil {
 		return nil, img, err
@@ -199,6 +208,11 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages, taken func(
 			return 0, err
 		}
 	}
+	freeze, err := m.prepareFreeze()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, freeze.drop()) }()
 	impose, err := m.liftNoted()
 	if err != nil {
 		return 0, err
@@ -212,16 +226,7 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages, taken func(
 	if err != nil {
 		return 0, err
 	}
-	var both errgroup.Group
-	both.Go(func() error {
-		defer st.step("clone layer")()
-		return cloneFile(img.layer, m.place.layer())
-	})
-	both.Go(func() error {
-		defer st.step("save")()
-		return m.write(files, img.about.Keep)
-	})
-	err = both.Wait()
+	err = m.writeBoth(img, freeze, files, st)
 	if rerr := still.release(); rerr != nil {
 		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
 	}
@@ -236,6 +241,30 @@ func (m *machine) shoot(ctx context.Context, img *image, st *stages, taken func(
 		taken()
 	}
 	return pause, err
+}
+
+// writeBoth writes the layer of a machine that stands still, and what else is kept of
+// it, to an image's places.
+func (m *machine) writeBoth(img *image, freeze *freezing, f files, st *stages) (err error) {
+	end := st.step("freeze layer")
+	err = freeze.do()
+	end()
+	if err != nil {
+		return err
+	}
+	if img.bases, err = m.place.bases(); err != nil {
+		return err
+	}
+	var both errgroup.Group
+	both.Go(func() error {
+		defer st.step("clone layer")()
+		return cloneFile(img.layer, m.place.layer())
+	})
+	both.Go(func() error {
+		defer st.step("save")()
+		return m.write(f, img.about.Keep)
+	})
+	return both.Wait()
 }
 
 // finish lets the engine write the private memory, as it was while the machine

@@ -209,11 +209,32 @@ func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
 
 // cloneLayer gives the child the image's layer, if it has not been put there.
 func (c *child) cloneLayer(img image) error {
-	if img.layer == c.place.layer() {
-		return nil
-	}
 	defer c.trace.step("clone layer " + string(c.spec.ID))()
-	return cloneFile(c.place.layer(), img.layer)
+	if img.about.Keep == driver.KeepDisk {
+		return errors.Join(cloneFile(c.place.layer(), img.layer), gather(c.place.layer(), img.bases))
+	}
+	shared, err := c.shareLayer(img)
+	if err != nil || shared {
+		return err
+	}
+	if img.layer != c.place.layer() {
+		if err := cloneFile(c.place.layer(), img.layer); err != nil {
+			return err
+		}
+	}
+	return c.place.linkBases(img.bases)
+}
+
+// shareLayer makes the image's layer a base of the child's, if that spares a copy.
+func (c *child) shareLayer(img image) (bool, error) {
+	if !img.frozen || c.d.clones {
+		return false, nil
+	}
+	size, err := stored(img.layer)
+	if err != nil || size < freezeFrom {
+		return false, err
+	}
+	return os.Link(img.layer, c.place.basePath(0)) == nil, nil // elsewhere it is copied
 }
 
 // load lets the engine load the memory.

@@ -50,7 +50,12 @@ func copySparse(dst, src *os.File) error {
 	if err := errors.Join(dst.Truncate(0), dst.Truncate(st.Size())); err != nil {
 		return err
 	}
-	for at := int64(0); at < st.Size(); {
+	return copyData(dst, src, st.Size())
+}
+
+// copyData copies those of the first size bytes of src that are data into dst.
+func copyData(dst, src *os.File, size int64) error {
+	for at := int64(0); at < size; {
 		begin, err := unix.Seek(int(src.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			return nil // a hole up to the end

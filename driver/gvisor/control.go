@@ -33,12 +33,17 @@ func (p place) control(id sandbox.ID) (*urpc.Client, error) {
 
 // call makes one call to the engine of a machine.
 func (p place) call(id sandbox.ID, method string, arg any) error {
+	return p.callFor(id, method, arg, nil)
+}
+
+// callFor is call with an answer, which may be nil.
+func (p place) callFor(id sandbox.ID, method string, arg, answer any) error {
 	c, err := p.control(id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Call(method, arg, nil); err != nil {
+	if err := c.Call(method, arg, answer); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	return nil

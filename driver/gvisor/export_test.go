@@ -2,11 +2,14 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/urpc"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
@@ -118,4 +121,26 @@ func (d *Driver) Abandon() {
 	d.shelf.kinds = map[kind]*demand{}
 	d.shelf.mu.Unlock()
 	d.shelf.close()
+}
+
+// Clones reports whether the driver's disk shares files by itself.
+func (d *Driver) Clones() bool { return d.clones }
+
+// CutFreezeShort begins to freeze a machine's layer and leaves it at that, before or
+// after the engine goes on in the new file.
+func (d *Driver) CutFreezeShort(dm driver.Machine, done bool) error {
+	m, err := d.own(dm)
+	if err != nil {
+		return err
+	}
+	z, err := m.prepareFreeze()
+	if err != nil || z == nil {
+		return fmt.Errorf("nothing is frozen: %w", err)
+	}
+	if !done {
+		return z.next.Close()
+	}
+	var out struct{ Unthawed string }
+	err = m.place.callFor(m.id, "containerManager.FreezeLayer", &layerArgs{urpc.FilePayload{Files: []*os.File{z.next}}}, &out)
+	return errors.Join(err, z.next.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,10 @@ func TestVictim(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := filepath.Join(os.Getenv(victimDir), "ready")
+	if strings.HasPrefix(verb, "saved: ") {
+		useSavedAsVictim(t, d, id, found.Saved, verb)
+		return
+	}
 	if verb == "fork" || verb == "capture" {
 		forkAsVictim(t, d, id, found.State, verb)
 		return

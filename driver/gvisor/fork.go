@@ -110,6 +110,15 @@ func (d *Driver) ForkSaved(ctx context.Context, id sandbox.ID, saved []byte, spe
 	if err := ctx.Err(); err != nil {
 		return driver.Forks{}, fault(op, id, err)
 	}
+	if img.about.Keep == driver.KeepMemory && !d.clones {
+		p := d.place(id)
+		if err := p.freezeSaved(); err != nil {
+			return driver.Forks{}, fault(op, id, err)
+		}
+		if img.bases, err = p.bases(); err != nil {
+			return driver.Forks{}, fault(op, id, err)
+		}
+	}
 	trace := newStages()
 	l := d.newLitter(ctx, specs, img, trace)
 	l.hatch(ctx, img)

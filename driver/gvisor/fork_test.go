@@ -59,7 +59,8 @@ func forkAfterAKill(t *testing.T, verb string, after time.Duration) {
 	}
 	limits := must(t, func() ([]string, error) { return d.LimitsOf(spec.ID) })
 	b := client(t, m)
-	b.mustSh(t, "user", "echo kept > ~/file; sleep 10000 > /dev/null 2>&1 & echo $! > ~/pid")
+	// So much that the layer is frozen, where the disk cannot share it.
+	b.mustSh(t, "user", "echo kept > ~/file; head -c 33M /dev/urandom > ~/big; md5sum ~/big > ~/sum; sleep 10000 > /dev/null 2>&1 & echo $! > ~/pid")
 	state := m.State()
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -72,7 +73,7 @@ func forkAfterAKill(t *testing.T, verb string, after time.Duration) {
 		t.Fatalf("recover: %v", err)
 	}
 	b = client(t, live)
-	if got := b.mustSh(t, "user", "cat ~/file; kill -0 $(cat ~/pid) && echo lives"); got != "kept\nlives" {
+	if got := b.mustSh(t, "user", "md5sum -c --quiet ~/sum; cat ~/file; kill -0 $(cat ~/pid) && echo lives"); got != "kept\nlives" {
 		t.Errorf("inside: %q", got)
 	}
 	if got := must(t, func() ([]string, error) { return again.LimitsOf(spec.ID) }); !slices.EqualFunc(got, limits, sameLimit) {
@@ -94,7 +95,7 @@ func forkAfterAKill(t *testing.T, verb string, after time.Duration) {
 	if err != nil || f.Each[0].Err != nil {
 		t.Fatalf("fork: %v %+v", err, f)
 	}
-	if got := client(t, f.Each[0].Machine).mustSh(t, "user", "cat ~/file; kill -0 $(cat ~/pid) && echo lives"); got != "kept\nlives" {
+	if got := client(t, f.Each[0].Machine).mustSh(t, "user", "md5sum -c --quiet ~/sum; cat ~/file; kill -0 $(cat ~/pid) && echo lives"); got != "kept\nlives" {
 		t.Errorf("inside the child: %q", got)
 	}
 	for _, m := range []driver.Machine{f.Each[0].Machine, live} {
@@ -133,7 +134,16 @@ func TestForkWithoutRoom(t *testing.T) {
 	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
 	d := newDriver(t, filepath.Join(disk, "machines"))
 	b := create(t, d, newSpec(t))
-	b.mustSh(t, "user", "head -c 200M /dev/urandom > /workspace/big; md5sum /workspace/big > /workspace/sum")
+	// What a program may write through a mapping cannot be shared.
+	b.mustSh(t, "user", `head -c 200M /dev/urandom > /workspace/big; md5sum /workspace/big > /workspace/sum
+setsid python3 -c "
+import mmap, time
+f = open('/workspace/big', 'r+b')
+m = mmap.mmap(f.fileno(), 0)
+m[0]
+open('/tmp/ready', 'w').write('x')
+time.sleep(100000)
+" > /dev/null 2>&1 & while ! test -s /tmp/ready; do sleep 0.05; done`)
 	_, err := d.Fork(t.Context(), b.Machine, []driver.Spec{newSpec(t)})
 	if sandbox.KindOf(err) != sandbox.Exhausted || sandbox.HintOf(err) == "" {
 		t.Fatalf("fork: %v (%s)", err, sandbox.HintOf(err))

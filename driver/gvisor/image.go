@@ -28,10 +28,12 @@ import (
 type image struct {
 	about  driver.About
 	inner  inner
-	engine string // folder of what the engine wrote: memory, or the tree of the layer's names
-	layer  string // file
-	guest  string // file of the guest's image; "" with KeepDisk
-	left   *left  // private memory that is not in engine, but only named there
+	engine string   // folder of what the engine wrote: memory, or the tree of the layer's names
+	layer  string   // file
+	bases  []string // in which the rest of the layer lies; in a captured folder there are none
+	frozen bool     // nobody writes the layer any more
+	guest  string   // file of the guest's image; "" with KeepDisk
+	left   *left    // private memory that is not in engine, but only named there
 }
 
 // inner is what an image's children need to know and nobody else may.
@@ -57,7 +59,7 @@ var guestImageName = regexp.MustCompile(`^guest-[0-9a-f]{16}\.erofs$`)
 
 // imageIn is the image in a captured folder.
 func imageIn(dir string) image {
-	return image{engine: filepath.Join(dir, engineName), layer: filepath.Join(dir, layerName), guest: filepath.Join(dir, guestFile)}
+	return image{engine: filepath.Join(dir, engineName), layer: filepath.Join(dir, layerName), frozen: true, guest: filepath.Join(dir, guestFile)}
 }
 
 // describe fills in what is known of a machine before it is captured.
@@ -80,15 +82,15 @@ func (d *Driver) describe(p place, s state, keep driver.Keep) (image, error) {
 
 // measure fills in the sizes of what was captured.
 func (i *image) measure() error {
-	var st unix.Stat_t
-	if err := unix.Stat(i.layer, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: i.layer, Err: err}
+	var err error
+	if i.about.Disk, err = stored(append(i.bases, i.layer)...); err != nil {
+		return err
 	}
-	i.about.Disk = st.Blocks * 512
 	if i.about.Keep != driver.KeepMemory {
 		return nil
 	}
 	i.about.Memory = 0
+	var st unix.Stat_t
 	for _, name := range []string{pagesName, coldName} {
 		pages := filepath.Join(i.engine, name)
 		if err := unix.Stat(pages, &st); err != nil {

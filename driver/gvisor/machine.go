@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/netgw"
@@ -213,11 +211,11 @@ func (m *machine) Usage(context.Context) (driver.Usage, error) {
 	if err != nil {
 		return driver.Usage{}, m.usageError(err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(m.place.layer(), &st); err != nil {
+	disk, err := m.place.written()
+	if err != nil {
 		return driver.Usage{}, m.usageError(err)
 	}
-	return driver.Usage{MemoryBytes: memory, CPU: cpu, DiskBytes: st.Blocks * 512}, nil
+	return driver.Usage{MemoryBytes: memory, CPU: cpu, DiskBytes: disk}, nil
 }
 
 func (m *machine) usageError(err error) error {

@@ -221,6 +221,9 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 func (d *Driver) wake(ctx context.Context, spec driver.Spec, s saved) (*machine, error) {
 	p := d.place(spec.ID)
 	if s.Keep == driver.KeepDisk { // the present guest on the disk that was kept
+		if err := p.gatherBases(); err != nil {
+			return nil, err
+		}
 		return d.launch(spec, s.State, func(g *group, st *state) error {
 			return d.boot(ctx, p, spec, g, st, "--fs-restore-image-path="+p.saved())
 		})

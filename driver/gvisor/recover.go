@@ -60,7 +60,15 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 	if err := errors.Join(p.imposeNoted(), p.removeForks()); err != nil {
 		return nil, err
 	}
-	return d.attach(id, s, ns)
+	m, err := d.attach(id, s, ns)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.settleLayer(); err != nil {
+		m.release()
+		return nil, err
+	}
+	return m, nil
 }
 
 // Sweep implements driver.Driver.

@@ -308,6 +308,9 @@ func (sh *shell) load(ctx context.Context, dir string) error {
 		return err
 	}
 	defer files.close()
+	if err := sh.giveBases(ctx); err != nil {
+		return bootError(ctx, err, sh.place)
+	}
 	err = sh.place.callCtx(ctx, sh.id, "containerManager.Restore", &restoreArgs{
 		FilePayload: urpc.FilePayload{Files: files}, HavePagesFile: true, ColdFiles: cold, Background: true,
 	})
