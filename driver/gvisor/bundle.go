@@ -96,9 +96,9 @@ func ociSpec(p place, spec driver.Spec, guestImage, netns string) *specs.Spec {
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
-			// Filling a tmpfs must meet its own end before the sandbox's.
-			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
-				Options: []string{"nosuid", "mode=1777", "size=" + strconv.FormatInt(l.MemoryBytes/4, 10)}},
+			// Filling a tmpfs must meet its own end before the sandbox's. It is a share
+			// of the memory that the sandbox has then (an edit).
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "mode=1777", "size=25%"}},
 			{Destination: guestDir, Type: "erofs", Source: guestImage, Options: []string{"ro"}},
 		}, bindMounts(spec.Mounts)...),
 		Linux: &specs.Linux{

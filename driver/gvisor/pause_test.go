@@ -147,6 +147,14 @@ print('held')"`
 	if kb := b.mustSh(t, "user", "awk '/MemTotal/{print $2}' /proc/meminfo"); kb != "1048576" {
 		t.Errorf("MemTotal is %s kB after growing to 1 GiB", kb)
 	}
+	shm := func(want string) {
+		t.Helper()
+		if kb := b.mustSh(t, "user", "df -k --output=size /dev/shm | tail -n 1 | tr -d ' '"); kb != want {
+			t.Errorf("/dev/shm has %s kB, want %s: a quarter of the memory", kb, want)
+		}
+	}
+	shm("262140")
+	b.mustSh(t, "user", "head -c 100M /dev/zero > /dev/shm/x")
 	b.mustSh(t, "user", "timeout 2 sh -c 'while :; do :; done' || true")
 	if throttled(t, d, b.ID()) == 0 {
 		t.Error("the smaller share of the processor does not hold")
@@ -158,4 +166,9 @@ print('held')"`
 	if out, exit := b.sh(t, "user", hold); exit.Code == 0 {
 		t.Errorf("400 MiB fitted into 128: %s", out)
 	}
+	shm("32764")
+	if out, exit := b.sh(t, "user", "echo more > /dev/shm/y"); exit.Code == 0 {
+		t.Errorf("what is beyond its size took more: %s", out)
+	}
+	b.mustSh(t, "user", "rm /dev/shm/x && echo more > /dev/shm/y")
 }
