@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -25,7 +26,12 @@ import (
 // disk is a guest's files in memory. A path that ends in a slash is a folder.
 type disk map[string]string
 
+// asked is held by a question to a disk: several come at once.
+var asked sync.Mutex
+
 func (d disk) Stat(_ context.Context, name string, _ bool) (sandbox.FileInfo, error) {
+	asked.Lock()
+	defer asked.Unlock()
 	if _, ok := d[name+"/"]; ok {
 		return sandbox.FileInfo{Path: name, Type: sandbox.TypeDir}, nil
 	}
@@ -40,6 +46,8 @@ func (d disk) Stat(_ context.Context, name string, _ bool) (sandbox.FileInfo, er
 }
 
 func (d disk) ListDir(_ context.Context, name string, _, _ int, _ string) (all []sandbox.FileInfo, _ bool, err error) {
+	asked.Lock()
+	defer asked.Unlock()
 	for at := range d {
 		if rest, ok := strings.CutPrefix(at, name+"/"); ok && strings.Count(rest, "/") == 1 && strings.HasSuffix(rest, "/") {
 			all = append(all, sandbox.FileInfo{Path: strings.TrimSuffix(at, "/"), Type: sandbox.TypeDir})
@@ -52,10 +60,14 @@ func (d disk) ListDir(_ context.Context, name string, _, _ int, _ string) (all [
 }
 
 func (d disk) ReadFile(_ context.Context, name string, r sandbox.ReadRange) (io.ReadCloser, sandbox.FileInfo, error) {
+	asked.Lock()
+	defer asked.Unlock()
 	return io.NopCloser(strings.NewReader(d[name])), sandbox.FileInfo{}, nil
 }
 
 func (d disk) WriteFile(_ context.Context, name string, o sandbox.WriteOptions, body io.Reader) (sandbox.FileInfo, error) {
+	asked.Lock()
+	defer asked.Unlock()
 	if _, full := d["full"]; full {
 		return sandbox.FileInfo{}, sandbox.Errorf("write file", sandbox.Exhausted, "%w", errors.New("no space left"))
 	}
