@@ -1,4 +1,4 @@
-# build   bin/berth, with the guest inside
+# build   bin/berth, with the guest and the engine inside
 # test    everything CI runs; as root
 # demo    the main job, from a clean checkout
 # bench   the table of docs/benchmarks.md
@@ -11,6 +11,7 @@ export GONOSUMDB   := *
 VERSION     := $(shell git describe --always --dirty --tags 2>/dev/null || echo dev)
 LDFLAGS     := -s -w -X main.version=$(VERSION)
 GUEST       := cmd/berth/embedded/berth-guest
+ENGINE      := cmd/berth/embedded/berth-engine
 TEST_DATA   ?= $(CURDIR)/.cache/test
 
 # The S3 server that tests store into: a module of its own, built once.
@@ -46,7 +47,11 @@ engine:
 $(GUEST): engine FORCE
 	@go build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/berth-guest
 
-bin/berth: engine $(GUEST) FORCE
+# The engine is a program of its own: each sandbox starts it several times.
+$(ENGINE): engine FORCE
+	@go build -trimpath -ldflags='-s -w' -o $@ ./cmd/berth-engine
+
+bin/berth: engine $(GUEST) $(ENGINE) FORCE
 	@mkdir -p bin
 	go build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/berth
 
@@ -57,9 +62,9 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/... ./keystore
+RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/... ./meter/... ./metrics/... ./volume/... ./loopfs/... ./tarball/... ./keystore
 
-vet: engine $(GUEST)
+vet: engine $(GUEST) $(ENGINE)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 
@@ -103,4 +108,4 @@ generate: engine
 	go generate ./guestapi/...
 
 clean:
-	rm -rf bin build .cache $(GUEST)
+	rm -rf bin build .cache $(GUEST) $(ENGINE)

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// embedded holds the guest program when this binary was made by "make build".
+// embedded holds the guest program and the engine when this binary was made by
+// "make build".
 //
 //go:embed all:embedded
 var embedded embed.FS
@@ -23,4 +24,25 @@ func guestProgram() ([]byte, error) {
 			Hint: "build with: make build"}
 	}
 	return b, err
+}
+
+// hasGuest is guestProgram without its bytes.
+func hasGuest() error {
+	f, err := embedded.Open("embedded/berth-guest")
+	if err == nil {
+		return f.Close()
+	}
+	_, err = guestProgram()
+	return err
+}
+
+// engineProgram opens berth-engine, or tells that this binary was built without it.
+func engineProgram() (fs.File, error) {
+	f, err := embedded.Open("embedded/berth-engine")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &sandbox.Error{Op: "load engine", Kind: sandbox.Unsupported,
+			Err:  errors.New("this binary was built without the engine"),
+			Hint: "build with: make build"}
+	}
+	return f, err
 }

@@ -5,11 +5,8 @@ package main
 import (
 	"context"
 	"os"
-
-	"github.com/berth-dev/berth/driver/gvisor/runsc"
 )
 
 func main() {
-	runsc.Dispatch() // does not return when this is the sandbox engine
 	os.Exit(run(context.Background(), commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr))
 }

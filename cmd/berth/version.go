@@ -25,7 +25,7 @@ func (p *program) versionCommand() *cobra.Command {
 					}
 				}
 			}
-			_, guestErr := guestProgram()
+			guestErr := hasGuest()
 			if p.json {
 				return writeJSON(p.out, map[string]any{"version": version, "revision": revision,
 					"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "guest": guestErr == nil})

@@ -272,8 +272,12 @@ func checkClass(class string) error {
 			return &sandbox.Error{Op: "serve", Kind: sandbox.Unsupported, Err: unix.EPERM,
 				Hint: "run it as root: sandboxes need namespaces, cgroups and network links"}
 		}
-		_, err := guestProgram()
-		return err
+		guestErr := hasGuest()
+		f, err := engineProgram()
+		if err == nil {
+			err = f.Close()
+		}
+		return errors.Join(guestErr, err)
 	case "fake":
 		return nil
 	}
@@ -292,11 +296,7 @@ func openDriver(class, dir string, gateway *netgw.Gateway, store int64, shells g
 	if class == "fake" {
 		return fake.New(fake.Config{Dir: dir})
 	}
-	guest, err := guestProgram()
-	if err != nil {
-		return nil, err
-	}
-	return gvisor.New(gvisor.Config{Dir: dir, Guest: guest, Gateway: gateway, Store: store, Shells: shells})
+	return gvisor.New(gvisor.Config{Dir: dir, Guest: guestProgram, Engine: engineProgram, Gateway: gateway, Store: store, Shells: shells})
 }
 
 // probeGVisor starts a tiny sandbox in a directory of its own, and removes it.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/driver/gvisor/runsc"
+	"github.com/berth-dev/berth/driver/gvisor/runsc/called"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -24,7 +24,7 @@ func InGroup() {
 	if !ok {
 		return
 	}
-	for _, procs := range strings.Split(os.Getenv(runsc.CgroupsVar), ":") {
+	for _, procs := range strings.Split(os.Getenv(called.CgroupsVar), ":") {
 		if err := os.WriteFile(procs, []byte("0"), 0); err != nil {
 			panic(err)
 		}
@@ -76,7 +76,7 @@ func TestGroup(t *testing.T) {
 	}
 	start := func(what string) *exec.Cmd {
 		c := exec.Command(os.Args[0], "-test.run=^$")
-		c.Env = []string{inGroup + "=" + what, runsc.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
+		c.Env = []string{inGroup + "=" + what, called.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestGroupIsRenamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = []string{inGroup + "=wait", runsc.CgroupsVar + "=" + strings.Join(from.procsFiles(), ":")}
+	cmd.Env = []string{inGroup + "=wait", called.CgroupsVar + "=" + strings.Join(from.procsFiles(), ":")}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver"
-	"github.com/berth-dev/berth/driver/gvisor/runsc"
+	"github.com/berth-dev/berth/driver/gvisor/runsc/called"
 	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
@@ -180,7 +180,11 @@ func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group, 
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
 	args := append([]string{"run", "--detach", "--bundle=" + p.bundle(), "--pid-file=" + p.pidFile()}, more...)
-	cmd := d.command(ctx, p, g, append(args, string(spec.ID))...)
+	cmd, err := d.command(ctx, p, g, append(args, string(spec.ID))...)
+	if err != nil {
+		outside.Close()
+		return err
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, outside, outside
 	err = cmd.Start()
 	outside.Close()
@@ -195,15 +199,19 @@ func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group, 
 
 // command is one of the engine's commands on a machine. With a group, it and
 // all that it starts are in that.
-func (d *Driver) command(ctx context.Context, p place, g *group, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, d.exe, append(flags(p), args...)...)
-	cmd.Args[0] = runsc.Name
+func (d *Driver) command(ctx context.Context, p place, g *group, args ...string) (*exec.Cmd, error) {
+	program, err := d.engineProgram()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, append(flags(p), args...)...)
+	cmd.Args[0] = called.Name
 	cmd.Env = []string{}
 	if g != nil {
-		cmd.Env = []string{runsc.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
+		cmd.Env = []string{called.CgroupsVar + "=" + strings.Join(g.procsFiles(), ":")}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a signal to the daemon's group is not theirs
-	return cmd
+	return cmd, nil
 }
 
 // await waits for the guest's word, then for the end of the command that

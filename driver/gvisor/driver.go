@@ -39,6 +39,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -50,9 +51,15 @@ import (
 
 // Config is what a Driver needs.
 type Config struct {
-	Dir   string // holds every machine's files; made if missing; no other driver uses it
-	Guest []byte // the guest's static binary
-	Exe   string // the program that becomes the engine (see package runsc); "" means this one
+	Dir string // holds every machine's files; made if missing; no other driver uses it
+	// Guest gives the guest's static binary, whenever it is wanted: it is not kept. An
+	// error is that of New.
+	Guest func() ([]byte, error)
+
+	// Engine opens the program that is the engine, cmd/berth-engine. Nil means that
+	// Exe becomes it (see package runsc), and without that this program.
+	Engine func() (fs.File, error)
+	Exe    string
 
 	// Store is the size of a file system of its own for Dir, in bytes, on which forks
 	// share what was written: see store.go. 0 makes none; one that is there is used
@@ -71,13 +78,19 @@ type Config struct {
 type Driver struct {
 	dir     string
 	clones  bool // files in dir share what they hold
-	guest   []byte
-	exe     string
+	guest   func() ([]byte, error)
+	present string // name of the guest's image; "" without a guest
+	engine  func() (fs.File, error)
+	exe     string // unless engine
 	groups  *cgroups
 	gateway *netgw.Gateway
 	imageMu sync.Mutex    // one image is made at a time
 	carries chan struct{} // a token for each file that moves
-	shelf   *shelf        // nil: no engine waits
+
+	programMu sync.Mutex
+	program   *os.File // of engine; nil before its first use
+
+	shelf *shelf // nil: no engine waits
 
 	mu     sync.Mutex
 	held   map[sandbox.ID]*machine // nil value: being made or taken up
@@ -117,7 +130,11 @@ func New(c Config) (*Driver, error) {
 			return nil, fault("open driver", "", err)
 		}
 	}
-	d := &Driver{dir: dir, clones: clones, guest: c.Guest, exe: exe, groups: groups, gateway: gateway,
+	present, err := nameGuest(c.Guest)
+	if err != nil {
+		return nil, fault("open driver", "", err)
+	}
+	d := &Driver{dir: dir, clones: clones, guest: c.Guest, present: present, engine: c.Engine, exe: exe, groups: groups, gateway: gateway,
 		carries: make(chan struct{}, carriesAll), held: map[sandbox.ID]*machine{}}
 	d.shelf = newShelf(d, c.Shells)
 	return d, nil
@@ -142,7 +159,7 @@ func (d *Driver) Close() error {
 		m.release()
 	}
 	d.groups.remove()
-	return nil
+	return d.closeProgram()
 }
 
 func (d *Driver) place(id sandbox.ID) place { return place{filepath.Join(d.dir, string(id))} }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/driver"
-	"github.com/berth-dev/berth/driver/gvisor/runsc"
+	"github.com/berth-dev/berth/driver/gvisor/runsc/called"
 	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -256,7 +256,7 @@ func commandRuns(p place) bool {
 			continue
 		}
 		args := bytes.Split(b, []byte{0})
-		if string(args[0]) != runsc.Name || !bytes.Contains(b, []byte(p.dir+"/")) {
+		if string(args[0]) != called.Name || !bytes.Contains(b, []byte(p.dir+"/")) {
 			continue
 		}
 		for _, verb := range []string{"checkpoint", "fscheckpoint", "restore", "run", "shell"} {

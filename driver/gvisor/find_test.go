@@ -17,7 +17,7 @@ import (
 
 // The environment of a process that is to be killed in the midst of a verb.
 const (
-	victimVerb = "BERTH_TEST_VICTIM" // pause, resume, resume in a shell, fork or capture
+	victimVerb = "BERTH_TEST_VICTIM" // pause, resume, resume in a shell, fork, capture, or one of savedVerbs
 	victimDir  = "BERTH_TEST_VICTIM_DIR"
 	victimID   = "BERTH_TEST_VICTIM_ID"
 )
@@ -28,7 +28,7 @@ func TestVictim(t *testing.T) {
 	if verb == "" {
 		t.Skip("it runs on behalf of another test")
 	}
-	c := gvisor.Config{Dir: os.Getenv(victimDir), Guest: must(t, guestBinary)}
+	c := gvisor.Config{Dir: os.Getenv(victimDir), Guest: guestBinary}
 	if verb == "resume in a shell" {
 		c.Shells = gvisor.Shells{Most: 1, Logger: slog.Default()}
 	}

@@ -64,20 +64,34 @@ func makeImage(ctx context.Context, dst string, fill func(dir string) error) err
 func (d *Driver) guestImage(ctx context.Context) (string, error) {
 	d.imageMu.Lock()
 	defer d.imageMu.Unlock()
-	if len(d.guest) == 0 {
+	if d.present == "" {
 		return "", &sandbox.Error{Op: "find guest", Kind: sandbox.Unsupported, Err: errors.New("this program was built without the guest"), Hint: "build it with: make build"}
 	}
 	image := d.presentGuest()
 	return image, makeImage(ctx, image, func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, guestName), d.guest, 0o755)
+		b, err := d.guest()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, guestName), b, 0o755)
 	})
 }
 
-// presentGuest is where the image of this program's guest is, once it is made.
-func (d *Driver) presentGuest() string {
-	sum := sha256.Sum256(d.guest)
-	return filepath.Join(d.dir, fmt.Sprintf("guest-%x.erofs", sum[:8]))
+// nameGuest names the image of a guest by its content; "" if there is none.
+func nameGuest(guest func() ([]byte, error)) (string, error) {
+	if guest == nil {
+		return "", nil
+	}
+	b, err := guest()
+	if err != nil || len(b) == 0 {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return fmt.Sprintf("guest-%x.erofs", sum[:8]), nil
 }
+
+// presentGuest is where the image of this program's guest is, once it is made.
+func (d *Driver) presentGuest() string { return filepath.Join(d.dir, d.present) }
 
 // probeImage returns the path of an image with nothing in it but the folders
 // that a sandbox needs to start.

@@ -73,7 +73,7 @@ func newDriver(t *testing.T, dir string) *gvisor.Driver {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED LOUDLY: gVisor sandboxes need root")
 	}
-	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: must(t, guestBinary)})
+	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: guestBinary})
 	if err != nil {
 		t.Fatal(err)
 	}

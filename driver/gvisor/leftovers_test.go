@@ -101,8 +101,8 @@ func TestAFailureAtAnyStepLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(notAnImage, []byte(strings.Repeat("not an image ", 10000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	garbage := []byte("\x7fELF this is no program")
-	good := must(t, guestBinary)
+	garbage := func() ([]byte, error) { return []byte("\x7fELF this is no program"), nil }
+	good := guestBinary
 	for _, c := range []struct {
 		name   string
 		config gvisor.Config

@@ -88,8 +88,8 @@ func (d *Driver) litterUnder(ctx context.Context) ([]sandbox.Litter, error) {
 // needs.
 func (d *Driver) neededGuests(entries []fs.DirEntry) (needed map[string]bool, sure bool, err error) {
 	needed = map[string]bool{}
-	if len(d.guest) > 0 {
-		needed[filepath.Base(d.presentGuest())] = true
+	if d.present != "" {
+		needed[d.present] = true
 	}
 	for _, e := range entries {
 		id, err := sandbox.ParseID(e.Name())

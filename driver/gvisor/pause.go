@@ -122,7 +122,11 @@ func (m *machine) save(ctx context.Context, keep driver.Keep) error {
 	if keep == driver.KeepDisk {
 		args = []string{"fscheckpoint", "--image-path=" + m.place.saved(), string(m.id)}
 	}
-	out, err := m.driver.command(ctx, m.place, nil, args...).CombinedOutput()
+	cmd, err := m.driver.command(ctx, m.place, nil, args...)
+	if err != nil {
+		return errors.Join(err, limit())
+	}
+	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
 	}

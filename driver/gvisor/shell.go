@@ -138,7 +138,11 @@ func (sh *shell) launch(ctx context.Context) (err error) {
 	if sh.out, outside, err = os.Pipe(); err != nil {
 		return err
 	}
-	cmd := sh.d.command(ctx, sh.place, sh.group, "shell", "--bundle="+sh.place.bundle(), "--pid-file="+sh.place.pidFile(), string(sh.id))
+	cmd, err := sh.d.command(ctx, sh.place, sh.group, "shell", "--bundle="+sh.place.bundle(), "--pid-file="+sh.place.pidFile(), string(sh.id))
+	if err != nil {
+		outside.Close()
+		return err
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, outside, outside
 	err = cmd.Run()
 	outside.Close()
@@ -302,7 +306,10 @@ func (sh *shell) protect() error {
 
 // load lets the engine load what it wrote to a folder, and returns when that runs,
 // with most of its pages still where they were.
-func (sh *shell) load(ctx context.Context, dir string) error {
+func (sh *shell) load(ctx context.Context, dir string) error { return sh.loadWith(ctx, dir, false) }
+
+// loadWith is load; if still is set nothing of what was loaded runs, ever.
+func (sh *shell) loadWith(ctx context.Context, dir string, still bool) error {
 	files, cold, err := openKept(dir)
 	if err != nil {
 		return err
@@ -312,7 +319,7 @@ func (sh *shell) load(ctx context.Context, dir string) error {
 		return bootError(ctx, err, sh.place)
 	}
 	err = sh.place.callCtx(ctx, sh.id, "containerManager.Restore", &restoreArgs{
-		FilePayload: urpc.FilePayload{Files: files}, HavePagesFile: true, ColdFiles: cold, Background: true,
+		FilePayload: urpc.FilePayload{Files: files}, HavePagesFile: true, ColdFiles: cold, Background: true, Still: still,
 	})
 	if err != nil {
 		return bootError(ctx, err, sh.place)
@@ -326,6 +333,7 @@ type restoreArgs struct {
 	HavePagesFile bool
 	ColdFiles     int // how many of the files are of private memory
 	Background    bool
+	Still         bool // nothing of it is to run
 }
 
 // openKept opens what the engine has written to a folder, in the order in which it

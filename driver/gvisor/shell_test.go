@@ -20,7 +20,7 @@ func newShellDriver(t *testing.T, dir string, most int) *gvisor.Driver {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED LOUDLY: gVisor sandboxes need root")
 	}
-	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: must(t, guestBinary), Shells: gvisor.Shells{Most: most}})
+	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: guestBinary, Shells: gvisor.Shells{Most: most}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // storeDriver opens a driver whose folder lies on a store.
 func storeDriver(t *testing.T, dir string, size int64) *gvisor.Driver {
 	t.Helper()
-	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: must(t, guestBinary), Store: size})
+	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: guestBinary, Store: size})
 	if err != nil {
 		t.Fatal(err, sandbox.HintOf(err))
 	}

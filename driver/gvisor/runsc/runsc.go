@@ -1,6 +1,5 @@
-// Package runsc makes this program also the gVisor engine: driver/gvisor starts
-// the program anew under the engine's name, and Dispatch then runs the engine in
-// place of main.
+// Package runsc makes a program the gVisor engine: driver/gvisor starts it under the
+// engine's name, and Dispatch then runs the engine in place of main.
 //
 // The engine starts itself again and again: once for the sandbox, with the
 // environment cleared. So it is told by the name it was called with alone.
@@ -10,30 +9,31 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
+
+	"github.com/berth-dev/berth/driver/gvisor/runsc/called"
 )
 
-// Name is what driver/gvisor calls the program to run the engine.
-const Name = "runsc"
-
-// CgroupsVar is the environment variable that names the cgroup.procs files
-// which the engine joins before all else, separated by colons.
-const CgroupsVar = "BERTH_JOIN_CGROUPS"
-
 // names are those that the engine gives itself; "exe" is of /proc/self/exe.
-var names = []string{Name, "runsc-sandbox", "runsc-gofer", "runsc-exec", "exe"}
+var names = []string{called.Name, "runsc-sandbox", "runsc-gofer", "runsc-exec", "exe"}
 
 // Dispatch runs the engine and ends the program if it was called by one of the
 // engine's names; otherwise it does nothing. It must come first in main.
 func Dispatch() {
-	called := filepath.Base(os.Args[0])
+	name := filepath.Base(os.Args[0])
 	for _, n := range names {
-		if called == n {
+		if name == n {
+			if name == called.Name {
+				// A command is over before it has left much.
+				debug.SetGCPercent(-1)
+				debug.SetMemoryLimit(64 << 20)
+			}
 			run()
 			os.Exit(0)
 		}
@@ -41,8 +41,8 @@ func Dispatch() {
 }
 
 func run() {
-	if list := os.Getenv(CgroupsVar); list != "" {
-		os.Unsetenv(CgroupsVar)
+	if list := os.Getenv(called.CgroupsVar); list != "" {
+		os.Unsetenv(called.CgroupsVar)
 		if err := confine(strings.Split(list, ":")); err != nil {
 			fmt.Fprintln(os.Stderr, "confine engine:", err)
 			os.Exit(128)
