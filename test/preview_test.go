@@ -20,7 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/coder/websocket"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/berth-dev/berth/client"
 	"github.com/berth-dev/berth/sandbox"
@@ -72,16 +74,7 @@ func openSite(t *testing.T, r *real) *preview {
 		t.Fatal(err)
 	}
 	p := &preview{t: t, id: string(box.ID)}
-	ev, err := r.Exec(t.Context(), p.id, sandbox.Command{Argv: []string{"node", "-e", site}, Name: "site", Detach: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ev.Close()
-	line, err := r.WaitLine(t.Context(), p.id, "site", sandbox.LineWait{Regexp: "^port [0-9]+$"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.port, _ = strconv.Atoi(strings.TrimPrefix(line.Text, "port "))
+	p.port = startSite(t, r, p.id, "site", site)
 	if p.share, err = r.Share(t.Context(), p.id, p.port, sandbox.ShareRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +104,24 @@ func trusting(t *testing.T, data, base string) *http.Client {
 		}}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
+}
+
+// startSite runs a script that says "port N" once it listens there.
+func startSite(t *testing.T, r *real, id, name, script string) (port int) {
+	t.Helper()
+	ev, err := r.Exec(t.Context(), id, sandbox.Command{Argv: []string{"node", "-e", script}, Name: name, Detach: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev.Close()
+	line, err := r.WaitLine(t.Context(), id, name, sandbox.LineWait{Regexp: "^port [0-9]+$"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port, err = strconv.Atoi(strings.TrimPrefix(line.Text, "port ")); err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 func (p *preview) request(method, path string, body io.Reader) *http.Request {
@@ -155,6 +166,7 @@ func TestPreview(t *testing.T) {
 	p.events()
 	p.echo()
 	p.large(r)
+	p.grpc(r)
 	if _, err := r.Pause(t.Context(), p.id); err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +259,49 @@ func (p *preview) large(r *real) {
 	}
 	if after := resident(p.t, r); after > before+64<<20 {
 		p.t.Errorf("the server grew from %d MiB to %d", before>>20, after>>20)
+	}
+}
+
+// talker answers each message of a gRPC stream with the same.
+const talker = `
+const s = require('http2').createServer();
+s.on('stream', (c, headers) => {
+  c.respond({':status': 200, 'content-type': 'application/grpc', 'x-path': headers[':path']}, {waitForTrailers: true});
+  c.on('wantTrailers', () => c.sendTrailers({'grpc-status': '0', 'grpc-message': 'done'}));
+  c.pipe(c);
+});
+s.listen(0, '127.0.0.1', () => console.log('port ' + s.address().port));
+`
+
+// grpc has a client of gRPC talk with a server inside, both ways at once.
+func (p *preview) grpc(r *real) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	defer cancel()
+	port := startSite(p.t, r, p.id, "talker", talker)
+	share, err := r.Share(ctx, p.id, port, sandbox.ShareRequest{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](p.http, strings.TrimSuffix(share.Base, "/")+"/talk.Talk/Talk", connect.WithGRPC())
+	stream := c.CallBidiStream(ctx)
+	stream.RequestHeader().Set(sandbox.HeaderToken, share.Token)
+	for _, text := range []string{"one", "two", strings.Repeat("three", 100_000)} {
+		if err := stream.Send(wrapperspb.String(text)); err != nil {
+			p.t.Fatal(err)
+		}
+		if got, err := stream.Receive(); err != nil || got.Value != text {
+			p.t.Fatalf("of %d bytes of a message came back %v, %v", len(text), got, err)
+		}
+	}
+	if err := stream.CloseRequest(); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := stream.Receive(); !errors.Is(err, io.EOF) || stream.ResponseHeader().Get("X-Path") != "/talk.Talk/Talk" {
+		p.t.Errorf("the stream of gRPC ended with %v, headers %v", err, stream.ResponseHeader())
+	}
+	if err := stream.CloseResponse(); err != nil {
+		p.t.Error(err)
 	}
 }
 
