@@ -1,7 +1,9 @@
 package guestclient
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -38,6 +40,11 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.shared.RoundTrip(r)
 	}
 	done := sync.OnceFunc(func() { <-w.busy })
+	r, err := inMemory(r)
+	if err != nil {
+		done()
+		return nil, err
+	}
 	resp, err := w.alone.RoundTrip(r)
 	if err != nil {
 		done()
@@ -45,6 +52,27 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &wholeBody{resp.Body, done}
 	return resp, nil
+}
+
+// onePacket is the size of a body, in bytes, up to which it is worth a copy.
+const onePacket = 32 << 10
+
+// inMemory gives a request whose body is known to be there. Before any other the
+// transport sends the header on its own, for the body might be long in coming; the
+// guest would wake twice.
+func inMemory(r *http.Request) (*http.Request, error) {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > onePacket {
+		return r, nil
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return nil, err
+	}
+	same := r.WithContext(r.Context())
+	same.Body = io.NopCloser(bytes.NewReader(body))
+	same.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return same, nil
 }
 
 // wholeBody reads what little is left before it is closed, so that the connection
