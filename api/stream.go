@@ -81,7 +81,8 @@ func (a *API) sendEvents(ctx context.Context, w http.ResponseWriter, form string
 		}
 		return writeJSON(w, http.StatusOK, c.output())
 	}
-	out := begin(w, form)
+	out := gather(paced(w, form))
+	defer out.end()
 	err := pump[sandbox.Event](ctx, events, out)
 	if err == nil {
 		return nil
@@ -91,15 +92,21 @@ func (a *API) sendEvents(ctx context.Context, w http.ResponseWriter, form string
 
 // begin starts an answer that is a stream.
 func begin(w http.ResponseWriter, form string) stream {
+	s, _ := paced(w, form)
+	return s
+}
+
+// paced is begin that tells what paces the stream.
+func paced(w http.ResponseWriter, form string) (stream, *pacedWriter) {
 	h := w.Header()
 	h.Set("Content-Type", form)
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	out := &pacedWriter{w: w, rc: http.NewResponseController(w), prompt: true}
 	if form == wire.TypeRaw {
-		return wire.NewFrameWriter(out)
+		return wire.NewFrameWriter(out), out
 	}
-	return wire.NewSSEWriter(out)
+	return wire.NewSSEWriter(out), out
 }
 
 // pacedWriter gives up on a client that takes nothing for writeTime. A prompt one
