@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"runtime"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -133,6 +134,7 @@ func (c *children) reapAll() {
 		if pid <= 0 && err != syscall.EINTR {
 			return
 		}
+		runtime.Gosched() // whoever waited for this end goes on before the next is looked for
 	}
 }
 

@@ -14,6 +14,7 @@ const gatherTime = 10 * time.Millisecond
 // gathering holds back what an answer flushes in its first moments.
 type gathering struct {
 	http.ResponseWriter
+	begun time.Time // when the request came
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -28,7 +29,7 @@ type gatherKey struct{}
 // gather serves next with answers that are held back.
 func gather(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g := &gathering{ResponseWriter: w}
+		g := &gathering{ResponseWriter: w, begun: time.Now()}
 		g.timer = time.AfterFunc(gatherTime, g.release)
 		defer g.end()
 		next.ServeHTTP(g, r.WithContext(context.WithValue(r.Context(), gatherKey{}, g)))

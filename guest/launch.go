@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
@@ -23,6 +25,9 @@ const (
 	defaultWorkdir = "/workspace"
 	defaultHome    = "/home/user"
 )
+
+// ownUID is the guest's user, who stays the same.
+var ownUID = os.Getuid()
 
 // plan is a request made ready for the kernel.
 type plan struct {
@@ -61,9 +66,17 @@ func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
 // of its parents.
 const markName = "BERTH_PROCESS"
 
+// A mark is told from all others of its machine, in copies of that too; it is no secret
+// to what carries it.
+var (
+	markBase  = sync.OnceValue(rand.Text)
+	markCount atomic.Uint64
+)
+
 // setMark gives the process, and all that it starts, a value of their own.
 func (p *plan) setMark() {
-	p.env = append([]string{markName + "=" + rand.Text()}, slices.DeleteFunc(p.env, isMark)...)
+	mark := markName + "=" + markBase() + "." + strconv.FormatUint(markCount.Add(1), 10)
+	p.env = append([]string{mark}, slices.DeleteFunc(p.env, isMark)...)
 }
 
 func isMark(variable string) bool { return strings.HasPrefix(variable, markName+"=") }
@@ -79,7 +92,7 @@ func markIn(env []string) string {
 // runAs finds the account and what it takes to become it.
 func (g *Guest) runAs(p *plan, spec string) (account, error) {
 	if g.scratch() {
-		me, err := findAccount(strconv.Itoa(os.Getuid()))
+		me, err := findAccount(strconv.Itoa(ownUID))
 		me.home, p.user = defaultHome, me.name
 		return me, err
 	}
@@ -88,9 +101,9 @@ func (g *Guest) runAs(p *plan, spec string) (account, error) {
 		return who, err
 	}
 	p.user = strings.ToValidUTF8(who.name, "\uFFFD")
-	if os.Getuid() == 0 {
+	if ownUID == 0 {
 		p.credential = who.credential()
-	} else if who.uid != uint32(os.Getuid()) {
+	} else if who.uid != uint32(ownUID) {
 		return who, refuse(forbidden, "", "the guest is not root and cannot become %s", p.user)
 	}
 	return who, nil

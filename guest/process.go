@@ -65,7 +65,7 @@ type stdio struct {
 }
 
 // openStdio makes what the process reads and writes.
-func openStdio(stdin, merge bool) (s *stdio, err error) {
+func openStdio(stdin, merge bool, ready *spares) (s *stdio, err error) {
 	s = &stdio{}
 	defer func() {
 		if err != nil {
@@ -73,39 +73,34 @@ func openStdio(stdin, merge bool) (s *stdio, err error) {
 		}
 	}()
 	if stdin {
-		if s.in, err = s.pipe(0, false); err != nil {
+		if s.in, err = s.pipe(0, false, nil); err != nil {
 			return s, err
 		}
 	} else if s.fds[0], err = nothing.open(); err != nil {
 		return s, err
 	}
-	if s.out[stdout], err = s.pipe(1, true); err != nil || merge {
+	if s.out[stdout], err = s.pipe(1, true, ready); err != nil || merge {
 		s.fds[2] = s.fds[1]
 		return s, err
 	}
-	s.out[stderr], err = s.pipe(2, true)
+	s.out[stderr], err = s.pipe(2, true, ready)
 	return s, err
 }
 
-// pipe makes the child's descriptor fd and returns our end. The child's end
-// blocks, as programs expect; ours does not.
-func (s *stdio) pipe(fd int, childWrites bool) (*os.File, error) {
-	var p [2]int
-	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-		return nil, os.NewSyscallError("pipe2", err)
+// pipe makes the child's descriptor fd, or takes it of what lies ready, and returns our
+// end.
+func (s *stdio) pipe(fd int, childWrites bool, ready *spares) (*os.File, error) {
+	p, ok := ready.take()
+	if !ok {
+		var err error
+		if p, err = openPipe(childWrites); err != nil {
+			return nil, err
+		}
 	}
-	mine, theirs := p[0], p[1]
-	if !childWrites {
-		mine, theirs = p[1], p[0]
-	}
-	s.childs = append(s.childs, theirs)
-	s.fds[fd] = uintptr(theirs)
-	f := os.NewFile(uintptr(mine), "pipe")
-	s.ours = append(s.ours, f)
-	if _, err := unix.FcntlInt(uintptr(theirs), unix.F_SETFL, 0); err != nil {
-		return nil, os.NewSyscallError("set blocking", err)
-	}
-	return f, nil
+	s.childs = append(s.childs, p.theirs)
+	s.fds[fd] = uintptr(p.theirs)
+	s.ours = append(s.ours, p.ours)
+	return p.ours, nil
 }
 
 // handOver closes the child's ends, once it has them.
@@ -146,8 +141,8 @@ func (n *null) open() (uintptr, error) {
 }
 
 // launch starts the program. The process's goroutines are not running yet.
-func (p *process) launch(stdin, merge bool) error {
-	s, err := openStdio(stdin, merge)
+func (p *process) launch(stdin, merge bool, ready *spares) error {
+	s, err := openStdio(stdin, merge, ready)
 	if err != nil {
 		return fromOS(err)
 	}
@@ -247,6 +242,13 @@ func (p *process) signal(s syscall.Signal) error {
 		return refuse(conflict, "", "the process has ended")
 	}
 	return nil
+}
+
+// endedAt is when its leader ended; zero while it lives.
+func (p *process) endedAt() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
 }
 
 // describe is the process as the host sees it.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -82,6 +83,9 @@ func (p *pump) leaderEnded() {
 	raw, err := p.pipe.SyscallConn()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.full { // the pipe has ended already
+		return
+	}
 	if err == nil {
 		raw.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}
@@ -97,13 +101,15 @@ func (p *pump) settle() {
 	}
 }
 
+// end lets those go on first who wait for it: letting go of the pipe takes its time.
 func (p *pump) end() {
-	p.pipe.Close()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.full {
 		p.full = true
 		close(p.complete)
 	}
 	close(p.ended)
+	p.mu.Unlock()
+	runtime.Gosched()
+	p.pipe.Close()
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -21,11 +22,16 @@ func (s *service) Hello(context.Context, *connect.Request[guestv1.HelloRequest])
 }
 
 func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartRequest], out *connect.ServerStream[guestv1.ProcessEvent]) error {
+	begun := time.Now()
+	if g := gatheringOf(ctx); g != nil {
+		begun = g.begun
+	}
 	plan, err := s.plan(r.Msg)
 	if err != nil {
 		return err
 	}
 	plan.setMark()
+	planned := time.Now()
 	p, cursor, err := s.procs.start(plan, r.Msg)
 	if err != nil {
 		return err
@@ -33,7 +39,11 @@ func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartReq
 	if r.Msg.Stdin || r.Msg.Detach { // the host needs its id
 		gatheringOf(ctx).release()
 	}
-	err = follow(ctx, p, cursor, out.Send)
+	if err = follow(ctx, p, cursor, out.Send); err == nil {
+		ended := p.endedAt()
+		out.ResponseTrailer().Set(guestapi.TimingTrailer, guestapi.Timing{Plan: planned.Sub(begun), Start: p.started.Sub(planned),
+			Run: ended.Sub(p.started), Output: time.Since(ended)}.String())
+	}
 	cursor.close()
 	s.part(p)
 	return err

@@ -85,11 +85,11 @@ func (d *dialect) begin(kids *children, pl *plan, folder, state, dir string) (*s
 		fds[i] = ^uintptr(0) // closed
 	}
 	fds[0], fds[1], fds[2] = null.Fd(), null.Fd(), null.Fd()
-	orders, err := s.pipe(0, false)
+	orders, err := s.pipe(0, false, nil)
 	if err == nil {
 		fds[d.orders] = s.fds[0]
 		var answers *os.File
-		if answers, err = s.pipe(1, true); err == nil {
+		if answers, err = s.pipe(1, true, nil); err == nil {
 			fds[d.reports] = s.fds[1]
 			sh := &shell{orders: orders, answers: answers, reports: make(chan report), closed: make(chan struct{})}
 			sh.child, err = kids.start(pl.path, argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: fds,

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,6 +24,7 @@ const (
 type table struct {
 	kids     *children
 	logBytes int
+	ready    spares
 	wg       sync.WaitGroup // supervisors and pumps
 
 	mu     sync.Mutex
@@ -48,7 +50,7 @@ var (
 // start runs a plan. The cursor stands at the beginning of the output and is the
 // caller's to close; with lossless set, the process waits for it.
 func (t *table) start(pl *plan, r *guestv1.StartRequest) (*process, *cursor, error) {
-	return t.begin(pl, r, time.Duration(r.TimeoutMs)*time.Millisecond, func(p *process) error { return p.launch(r.Stdin, r.Merge) })
+	return t.begin(pl, r, time.Duration(r.TimeoutMs)*time.Millisecond, func(p *process) error { return p.launch(r.Stdin, r.Merge, &t.ready) })
 }
 
 // begin registers what launch makes of a process: its leader, its pumps and its
@@ -84,6 +86,8 @@ func (t *table) begin(pl *plan, r *guestv1.StartRequest, timeout time.Duration, 
 		defer t.wg.Done() // of reserve
 		p.supervise()
 		t.retire(p)
+		runtime.Gosched() // the exit goes out first
+		t.ready.fill()
 	})
 	if closed {
 		p.end()
@@ -194,4 +198,5 @@ func (t *table) close() {
 		p.end()
 	}
 	t.wg.Wait()
+	t.ready.close()
 }
