@@ -30,7 +30,7 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd sandbox.Command) (sand
 		if err != nil {
 			return nil, err
 		}
-		return l.guest.Start(ctx, whole)
+		return l.guest.StartTimed(ctx, whole, t.guest)
 	})
 	t.end(&err)
 	return events, err

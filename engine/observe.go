@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -35,6 +36,13 @@ func (t *timing) stage(name string) {
 	now := time.Now()
 	t.to.Stage(t.verb, name, now.Sub(t.last))
 	t.last = now
+}
+
+// guest tells of the stages of a command that came to its end.
+func (t *timing) guest(at guestclient.Timing) {
+	for stage, took := range map[string]time.Duration{"link": at.Link, "plan": at.Plan, "start": at.Start, "run": at.Run, "output": at.Output} {
+		t.to.Stage(t.verb, stage, took)
+	}
 }
 
 // end is to be deferred.

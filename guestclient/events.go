@@ -2,14 +2,21 @@ package guestclient
 
 import (
 	"errors"
+	"net/http"
+	"time"
 
+	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 	"github.com/berth-dev/berth/sandbox"
 )
 
 // processReading holds a process's events to their order: Started, output whose offsets
 // leave no gap untold, then Exit.
-type processReading struct{ at sandbox.Offsets }
+type processReading struct {
+	at    sandbox.Offsets
+	begun time.Time
+	timed func(Timing) // may be nil
+}
 
 func (r *processReading) first(m *guestv1.ProcessEvent) (sandbox.Event, error) {
 	started := m.GetStarted()
@@ -18,6 +25,16 @@ func (r *processReading) first(m *guestv1.ProcessEvent) (sandbox.Event, error) {
 	}
 	p, err := process(started)
 	return sandbox.Event{Started: &p}, err
+}
+
+// ended reads what the guest says behind the last event.
+func (r *processReading) ended(trailer http.Header) {
+	if r.timed == nil {
+		return
+	}
+	if t, ok := guestapi.ParseTiming(trailer.Get(guestapi.TimingTrailer)); ok {
+		r.timed(Timing{t, max(0, time.Since(r.begun)-t.Sum())})
+	}
 }
 
 func (r *processReading) last(e sandbox.Event) bool { return e.Exit != nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-dev/berth/guestapi"
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -15,6 +16,18 @@ const inputPart = 64 << 10
 // the whole stream: when it ends, the stream breaks, and the guest kills the
 // process tree unless the command says Detach.
 func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events, error) {
+	return c.StartTimed(ctx, cmd, nil)
+}
+
+// Timing says where the time of a Start went, from the call to the stream's end.
+type Timing struct {
+	guestapi.Timing               // what the guest says
+	Link            time.Duration // the rest: the way there and back
+}
+
+// StartTimed is Start, and calls timed once when the stream has come to its end and the
+// guest has said how long it took. Nil is nobody.
+func (c *Client) StartTimed(ctx context.Context, cmd sandbox.Command, timed func(Timing)) (sandbox.Events, error) {
 	const op = "start process"
 	if err := cmd.Check(); err != nil {
 		return nil, &sandbox.Error{Op: op, Err: err}
@@ -30,7 +43,7 @@ func (c *Client) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Events
 	for k, v := range cmd.Env {
 		r.Env = append(r.Env, []byte(k+"="+v))
 	}
-	return open(briefly(c.to(ctx)), op, c.rpc.Start, r, &processReading{})
+	return open(briefly(c.to(ctx)), op, c.rpc.Start, r, &processReading{begun: time.Now(), timed: timed})
 }
 
 // Attach returns the events of a process, by id or name, from the given offsets

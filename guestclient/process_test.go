@@ -274,3 +274,27 @@ func TestTimeouts(t *testing.T) {
 		t.Errorf("%+v", r.exit)
 	}
 }
+
+// TestAStartIsTimed: whoever asks is told once where its time went.
+func TestAStartIsTimed(t *testing.T) {
+	c := serve(t)
+	for _, cmd := range []sandbox.Command{sh("exit 3"), sh("sleep 0.1; echo x")} {
+		var told []guestclient.Timing
+		ev, err := c.StartTimed(t.Context(), cmd, func(at guestclient.Timing) { told = append(told, at) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		collect(t, ev)
+		if err := ev.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(told) != 1 || told[0].Start <= 0 || told[0].Run <= 0 || told[0].Link < 0 {
+			t.Errorf("%q: told %+v", cmd.Argv, told)
+		}
+	}
+	ev, err := c.StartTimed(t.Context(), sh("sleep 60"), func(at guestclient.Timing) { t.Errorf("told %+v of a call that was given up", at) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev.Close()
+}

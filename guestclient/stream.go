@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -155,7 +156,9 @@ func (s *stream[M, E]) message() bool {
 func (s *stream[M, E]) finish() {
 	late := time.AfterFunc(endTime, s.cancel)
 	defer late.Stop()
-	s.in.Receive()
+	if r, ok := s.how.(interface{ ended(http.Header) }); !s.in.Receive() && ok {
+		r.ended(s.in.ResponseTrailer())
+	}
 	s.in.Close()
 	s.in = nil
 }
