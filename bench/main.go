@@ -84,7 +84,7 @@ func print(rows []row) {
 	fmt.Fprintln(w, "measure\tmedian\tlow … high\tstock gVisor\taim")
 	for _, r := range rows {
 		spread := ""
-		if r.Samples > 1 {
+		if r.Samples > 1 && r.High > 0 { // a mean has no spread
 			spread = fmt.Sprintf("%.4g … %.4g", r.Low, r.High)
 		}
 		fmt.Fprintf(w, "%s\t%.4g %s\t%s\t%s\t%s\n", r.Name, r.Value, r.Unit, spread, r.Reference, r.Target)
