@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -121,6 +122,42 @@ func (d *Driver) Abandon() {
 	d.shelf.kinds = map[kind]*demand{}
 	d.shelf.mu.Unlock()
 	d.shelf.close()
+}
+
+// ReduceAsFarAs does the first part of a Reduce, as a process does that is killed then:
+// up to where all is written, or up to where it counts.
+func (d *Driver) ReduceAsFarAs(ctx context.Context, spec driver.Spec, b []byte, counts bool) error {
+	s, err := readSaved(b)
+	if err != nil {
+		return err
+	}
+	if err := d.writeReduced(ctx, spec, s); err != nil || !counts {
+		return err
+	}
+	s.Keep = driver.KeepDisk
+	out, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return writeWhole(d.place(spec.ID).asideNote(), out)
+}
+
+// ReduceLoaded does as much of a Reduce as loads the engine, and leaves that.
+func (d *Driver) ReduceLoaded(ctx context.Context, spec driver.Spec, b []byte) error {
+	s, err := readSaved(b)
+	if err != nil {
+		return err
+	}
+	p := d.place(spec.ID)
+	if err := errors.Join(writeWhole(p.reducingNote(), nil), removeAll(p.stateNote(), p.engine(), p.pidFile(), p.panicLog())); err != nil {
+		return err
+	}
+	sh, err := d.shellFor(ctx, spec, s.State.Guest)
+	if err != nil {
+		return err
+	}
+	defer sh.close()
+	return sh.loadWith(ctx, p.saved(), true)
 }
 
 // Clones reports whether the driver's disk shares files by itself.

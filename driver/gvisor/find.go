@@ -65,6 +65,8 @@ func (d *Driver) find(ctx context.Context, id sandbox.ID) (driver.Found, error) 
 	switch {
 	case n.aside == nil:
 		return d.foundAlive(n.state)
+	case n.reducing:
+		return d.afterReduce(ctx, id, n)
 	case n.resuming:
 		return d.afterResume(ctx, id, n)
 	case n.state != nil:

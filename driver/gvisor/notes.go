@@ -15,9 +15,10 @@ import (
 //	aside.json   the bytes of Pause; there from before the save begins until a
 //	             resume has come to its end
 //	resuming     there while a resume is under way
+//	reducing     there while the memory of what was saved is given up
 //
 // So: state alone, it runs. Aside alone, it is put aside. Both, a save is under
-// way. All three or the latter two, a resume.
+// way. With resuming a resume, with reducing a Reduce, whatever else is there.
 func (p place) stateNote() string    { return p.dir + "/state.json" }
 func (p place) asideNote() string    { return p.dir + "/aside.json" }
 func (p place) resumingNote() string { return p.dir + "/resuming" }
@@ -45,6 +46,7 @@ type notes struct {
 	aside    []byte
 	saved    saved // what aside holds
 	resuming bool
+	reducing bool
 }
 
 // readNotes reads them. One that is damaged counts as not there: no step is
@@ -70,6 +72,8 @@ func (p place) readNotes() (notes, error) {
 	}
 	_, err = os.Stat(p.resumingNote())
 	n.resuming = err == nil
+	_, err = os.Stat(p.reducingNote())
+	n.reducing = err == nil
 	return n, nil
 }
 
