@@ -13,27 +13,25 @@ import (
 func TestABuildMeetsItsPolicy(t *testing.T) {
 	h := newHouse(t, nil)
 	// The second step fails: nobody needs the root.
-	build := func(p *sandbox.Policy, step string) (failed, said string) {
+	build := func(p *sandbox.Policy, step string) (failed string) {
 		t.Helper()
-		var all strings.Builder
-		_, err := h.BuildTemplate(t.Context(), sandbox.BuildRequest{Name: "app", Policy: p, Dockerfile: "FROM " + sandbox.DefaultTemplate + "\nRUN " + step + "\nRUN exit 3\n"},
-			func(p sandbox.Progress) { all.WriteString(p.Log + "\n") })
+		_, err := h.BuildTemplate(t.Context(), sandbox.BuildRequest{Name: "app", Policy: p, Dockerfile: "FROM " + sandbox.DefaultTemplate + "\nRUN " + step + "\nRUN exit 3\n"}, nil)
 		if err == nil {
 			t.Fatal("a build with a step that fails ended well")
 		}
-		return err.Error(), all.String()
+		return err.Error()
 	}
-	const good, other = "curl -sS http://good.outside.example/", "curl -sS --max-time 60 http://other.outside.example/ && echo"
-	if failed, said := build(onlyGood(), good); !strings.Contains(failed, "step 2") || !strings.Contains(said, "good.outside.example at "+site) {
-		t.Errorf("what is allowed: %s after %s", failed, said)
+	const good, other = "curl -sS http://good.outside.example/", "curl -sS --max-time 60 http://other.outside.example/"
+	if failed := build(onlyGood(), good); !strings.Contains(failed, "step 2") || h.outside.count(site+":80") == 0 {
+		t.Errorf("what is allowed: %s", failed)
 	}
-	if failed, said := build(nil, other); !strings.Contains(failed, "step 2") || !strings.Contains(said, "other.outside.example at "+otherSite) {
-		t.Errorf("another name without a policy: %s after %s", failed, said)
+	if failed := build(nil, other); !strings.Contains(failed, "step 2") || h.outside.count(otherSite+":80") == 0 {
+		t.Errorf("another name without a policy: %s", failed)
 	}
 	came := h.outside.count(otherSite + ":80")
 	for _, step := range []string{other, "curl -sS --max-time 60 http://" + otherSite + "/"} {
-		if failed, said := build(onlyGood(), step); !strings.Contains(failed, "step 1") {
-			t.Errorf("%s: %s after %s", step, failed, said)
+		if failed := build(onlyGood(), step); !strings.Contains(failed, "step 1") {
+			t.Errorf("%s: %s", step, failed)
 		}
 	}
 	if n := h.outside.count(otherSite+":80") - came; n > 0 {
