@@ -87,7 +87,7 @@ test('metadata of files', async () => {
   await files.write('noted', 'y', { metadata: { n: '2' } })
   assert.deepEqual((await files.getInfo('noted')).metadata, { n: '2' })
   await files.write('notes/one', 'z', { metadata: { n: '3' } })
-  await sbx.commands.run('touch notes/two; setfattr -n user.e2b.by -v hand notes/two; touch notes/zero')
+  await sbx.commands.run(`touch notes/two notes/zero && python3 -c "import os; os.setxattr('notes/two', 'user.e2b.by', b'hand')"`)
   assert.deepEqual((await files.list('notes')).map((e) => e.metadata), [{ n: '3' }, { by: 'hand' }, undefined])
   assert.deepEqual((await files.rename('notes/one', 'notes/1')).metadata, { n: '3' })
 })
