@@ -378,9 +378,17 @@ func (b *building) clear(ctx context.Context) error {
 func drain(events sandbox.Events, line func(string)) (exit *sandbox.Exit, last string, err error) {
 	defer func() { err = errors.Join(err, events.Close()) }()
 	var rest string
+	tell := func(one string) {
+		one = strings.ToValidUTF8(one[:min(len(one), maxLogLine)], "\uFFFD")
+		last = tailOf(last + one + "\n")
+		line(one)
+	}
 	for {
 		ev, err := events.Recv()
 		if err == io.EOF {
+			if rest != "" { // output may come behind the exit
+				tell(rest)
+			}
 			return exit, last, nil
 		}
 		if err != nil {
@@ -396,9 +404,7 @@ func drain(events sandbox.Events, line func(string)) (exit *sandbox.Exit, last s
 				break
 			}
 			rest = more
-			one = strings.ToValidUTF8(one[:min(len(one), maxLogLine)], "\uFFFD")
-			last = tailOf(last + one + "\n")
-			line(one)
+			tell(one)
 		}
 	}
 }
