@@ -1,6 +1,6 @@
 package main
 
-// quickEdits take time out of a checkpoint and a restore: what does not depend on
+// quickEdits take time out of a start, a checkpoint and a restore: what does not depend on
 // what is restored is done before, and what only describes the work is left out.
 var quickEdits = []edit{
 	{
@@ -74,5 +74,17 @@ var quickEdits = []edit{
 		File:  "pkg/state/stats.go",
 		At:    "func (s *Stats) String() string {\n",
 		After: "\tif unmeasured {\n\t\treturn \"not measured\"\n\t}\n",
+	},
+	{
+		Why:   "the filter of system calls is not compiled anew by each engine",
+		File:  "runsc/boot/filter/filter_precompiled.go",
+		At:    "\tprecompiledPrograms = programs\n",
+		After: "\taddCompiled(programs)\n",
+	},
+	{
+		Why:     "points of system calls are for traces, of which none is ever begun",
+		File:    "runsc/boot/loader.go",
+		At:      "\tseccheck.Initialize()\n",
+		Replace: "\t// An engine starts with nothing to collect.\n\tdefer kernel.Calm()()\n",
 	},
 }
