@@ -18,6 +18,7 @@ const (
 	restLook  = 15 * time.Second
 	restQuiet = 4 << 20  // bytes that may be allocated between two looks
 	restWorth = 16 << 20 // bytes allocated since the last rest that make another worth while
+	restAgain = 6        // looks after such a one until another: what was open to guests is closed by then
 )
 
 // whileServing runs f until end is called, which waits for it.
@@ -38,6 +39,7 @@ func rest(ctx context.Context) {
 	look := time.NewTicker(restLook)
 	defer look.Stop()
 	var last, rested uint64
+	again := 0 // looks until then; 0: not
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,12 +47,18 @@ func rest(ctx context.Context) {
 		case <-look.C:
 		}
 		now := allocated()
-		if now-last < restQuiet && now-rested > restWorth {
-			debug.FreeOSMemory()
-			unmapUnused()
-			rested = allocated()
-		}
+		quiet, busy := now-last < restQuiet, now-rested > restWorth
 		last = now
+		again = max(0, again-1)
+		if !quiet || !busy && again != 1 {
+			continue
+		}
+		if again = 0; busy {
+			again = restAgain + 1
+		}
+		debug.FreeOSMemory()
+		unmapUnused()
+		rested = allocated()
 	}
 }
 
