@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/netgw"
@@ -60,7 +63,7 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 	if err := errors.Join(p.imposeNoted(), p.removeForks()); err != nil {
 		return nil, err
 	}
-	m, err := d.attach(id, s, ns)
+	m, err := d.attachFreed(id, s, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +72,17 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// attachFreed is attach to a link that the process before may hold for a moment yet: a
+// program that it was about to start when it was killed has its descriptors until then.
+func (d *Driver) attachFreed(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, error) {
+	for end := time.Now().Add(endingTime); ; time.Sleep(lookEvery) {
+		m, err := d.attach(id, s, ns)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return m, err
+		}
+	}
 }
 
 // Sweep implements driver.Driver.
