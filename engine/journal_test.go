@@ -37,7 +37,7 @@ func TestChanges(t *testing.T) {
 	if err := h.Remove(operator(t), "web"); err != nil {
 		t.Fatal(err)
 	}
-	want := []sandbox.ChangeType{"starting", "running", "paused", "running", "stopped", "resized", "deleted"}
+	want := []sandbox.ChangeType{"starting", "running", "paused", "stopped", "resized", "deleted"}
 	page, err := h.Changes(operator(t), sandbox.ChangeQuery{})
 	if err != nil || !slices.Equal(typesOf(page.Events), want) || page.Missed {
 		t.Fatalf("%q, %v", typesOf(page.Events), err)
