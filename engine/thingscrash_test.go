@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/pass"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/secret"
 )
 
 // mortalVolumes is a shelf as one process sees it.
@@ -90,6 +92,19 @@ func things() []thing {
 			return slices.Contains(s.Tags, "one"), err
 		}, tag()},
 
+		{"a secret", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.SetSecret(ctx, "token", sandbox.SecretValue("a value that is kept"))
+			return err
+		}, func(ctx context.Context, e *engine.Engine) (bool, error) {
+			_, err := e.Secret(ctx, "token")
+			return found(err)
+		}, func(ctx context.Context, e *engine.Engine) error { return e.RemoveSecret(ctx, "token") }},
+
+		{"a policy", policy(sandbox.ProfileNone), func(ctx context.Context, e *engine.Engine) (bool, error) {
+			p, err := e.Policy(ctx, "box")
+			return p.Profile == sandbox.ProfileNone, err
+		}, policy(sandbox.ProfileOpen)},
+
 		{"a sandbox with a volume", func(ctx context.Context, e *engine.Engine) error {
 			if _, err := e.CreateVolume(ctx, sandbox.VolumeRequest{Name: "shared"}); err != nil && sandbox.KindOf(err) != sandbox.Conflict {
 				return err
@@ -108,6 +123,13 @@ func things() []thing {
 	}
 }
 
+func policy(p sandbox.Profile) func(context.Context, *engine.Engine) error {
+	return func(ctx context.Context, e *engine.Engine) error {
+		_, err := e.SetPolicy(ctx, "box", sandbox.Policy{Profile: p})
+		return err
+	}
+}
+
 func tag(tags ...string) func(context.Context, *engine.Engine) error {
 	return func(ctx context.Context, e *engine.Engine) error {
 		_, err := e.Update(ctx, "box", sandbox.Update{Tags: &tags})
@@ -121,9 +143,14 @@ func thingTown(t *testing.T) (*town, *shelf) {
 	if err := x.e.Close(); err != nil {
 		t.Fatal(err)
 	}
+	sealer, err := secret.NewSealer(bytes.Repeat([]byte{3}, secret.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &shelf{there: map[sandbox.ID]bool{}}
 	x.more = func(c *engine.Config, f *fate) {
 		c.Volumes, c.SignSecret = mortalVolumes{s, f}, []byte(strings.Repeat("s", pass.MinSecret))
+		c.Gateway, c.Vault = passing{}, secret.NewVault(mortalStore{x.store, f}, sealer, nil)
 	}
 	if err := x.open(-1, ""); err != nil {
 		t.Fatal(err)
