@@ -135,17 +135,7 @@ func (d *Driver) Resume(ctx context.Context, spec driver.Spec, b []byte) (driver
 }
 
 func (d *Driver) resume(ctx context.Context, spec driver.Spec, b []byte) (*machine, error) {
-	if err := check(spec); err != nil {
-		return nil, err
-	}
-	s, err := readSaved(spec.ID, b)
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	kept, err := d.takeUp(s)
+	s, kept, err := d.takeSaved(ctx, spec, b)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +152,20 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, b []byte) (*machi
 		err = m.greet(ctx)
 	}
 	return m, d.taken(s, m, kept, err)
+}
+
+// takeSaved reads what a machine was put aside with, and takes it up.
+func (d *Driver) takeSaved(ctx context.Context, spec driver.Spec, b []byte) (s saved, kept *aside, err error) {
+	if err = check(spec); err == nil {
+		s, err = readSaved(spec.ID, b)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		kept, err = d.takeUp(s)
+	}
+	return s, kept, err
 }
 
 // takeUp reserves what the bytes stand for.

@@ -22,17 +22,7 @@ func (d *Driver) Reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte
 }
 
 func (d *Driver) reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte, error) {
-	if err := check(spec); err != nil {
-		return nil, err
-	}
-	s, err := readSaved(spec.ID, b)
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	kept, err := d.takeUp(s)
+	s, kept, err := d.takeSaved(ctx, spec, b)
 	if err != nil {
 		return nil, err
 	}

@@ -168,14 +168,8 @@ func (p place) sync() error {
 // Resume implements driver.Pauser.
 func (d *Driver) Resume(ctx context.Context, spec driver.Spec, b []byte) (driver.Machine, error) {
 	const op = "resume"
-	s, err := readSaved(b)
+	s, err := d.holdSaved(spec, b)
 	if err != nil {
-		return nil, fault(op, spec.ID, err)
-	}
-	if err := check(spec); err != nil {
-		return nil, fault(op, spec.ID, err)
-	}
-	if err := d.hold(spec.ID); err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
 	m, err := d.resume(ctx, spec, s)
@@ -185,6 +179,18 @@ func (d *Driver) Resume(ctx context.Context, spec driver.Spec, b []byte) (driver
 	}
 	d.adopt(m)
 	return m, nil
+}
+
+// holdSaved reads what a machine was put aside with, and holds its name.
+func (d *Driver) holdSaved(spec driver.Spec, b []byte) (saved, error) {
+	s, err := readSaved(b)
+	if err == nil {
+		err = check(spec)
+	}
+	if err == nil {
+		err = d.hold(spec.ID)
+	}
+	return s, err
 }
 
 func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machine, error) {

@@ -24,14 +24,8 @@ func (p place) reduced() string      { return p.dir + "/reduced" }
 // begun, and writes the tree as a stop does.
 func (d *Driver) Reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte, error) {
 	const op = "reduce"
-	s, err := readSaved(b)
+	s, err := d.holdSaved(spec, b)
 	if err != nil {
-		return nil, fault(op, spec.ID, err)
-	}
-	if err := check(spec); err != nil {
-		return nil, fault(op, spec.ID, err)
-	}
-	if err := d.hold(spec.ID); err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
 	defer d.forget(spec.ID)
