@@ -122,9 +122,12 @@ func codeFault(language, id string, err error) error {
 	return err
 }
 
-// poolVariable says in an image how many interpreters of Python wait there: "0" is said
-// by those that are to have none.
-const poolVariable = "PYTHON_POOL_MIN_SIZE"
+// PoolVariable says in an image how many interpreters of Python wait there; NoPool is
+// said by those that are to have none.
+const (
+	PoolVariable = "PYTHON_POOL_MIN_SIZE"
+	NoPool       = "0"
+)
 
 // speaks refuses Python where the image is a variant without it.
 func (b *box) speaks(ctx context.Context, language string) error {
@@ -139,11 +142,11 @@ func (b *box) speaks(ctx context.Context, language string) error {
 	if sandbox.KindOf(err) == sandbox.NotFound { // the sandbox outlives it, and nobody knows
 		return nil
 	}
-	if err != nil || t.Env[poolVariable] != "0" {
+	if err != nil || t.Env[PoolVariable] != NoPool {
 		return err
 	}
 	return &fault{code: noPython, text: "Python interpreter not available: take the image whose tag ends in -python",
-		err: &sandbox.Error{Kind: sandbox.Unsupported, Err: errNoPython, Hint: "FROM docker.io/cloudflare/sandbox:" + clientVersion + "-python"}}
+		err: &sandbox.Error{Kind: sandbox.Unsupported, Err: errNoPython, Hint: "FROM docker.io/cloudflare/sandbox:" + ClientVersion + "-python"}}
 }
 
 var errNoPython = errors.New("the image has no interpreter for Python")

@@ -101,7 +101,7 @@ func (p *peer) main() capnweb.Object {
 		},
 		"utils": object{
 			"ping":          p.method(func(context.Context, []any) (any, error) { return "healthy", nil }),
-			"getVersion":    p.method(func(context.Context, []any) (any, error) { return clientVersion, nil }),
+			"getVersion":    p.method(func(context.Context, []any) (any, error) { return ClientVersion, nil }),
 			"getCommands":   p.method(func(context.Context, []any) (any, error) { return []any{}, nil }),
 			"createSession": method(p, (*box).createSession, rest),
 			"deleteSession": method(p, (*box).deleteSession, "sessionId"),

@@ -7,16 +7,16 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// clientVersion is of the clients that this server speaks with; they warn if theirs
+// ClientVersion is of the clients that this server speaks with; they warn if theirs
 // is another.
-const clientVersion = "0.12.10"
+const ClientVersion = "0.12.10"
 
 func (b *box) ping(context.Context) (any, error) {
 	return pingAnswer{Success: true, Status: "healthy", Message: "healthy", Timestamp: now()}, nil
 }
 
 func (b *box) version(context.Context) (any, error) {
-	return versionAnswer{Success: true, Version: clientVersion, Timestamp: now()}, nil
+	return versionAnswer{Success: true, Version: ClientVersion, Timestamp: now()}, nil
 }
 
 func (b *box) commands(context.Context) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/berth-dev/berth/dialect/cloudflare"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -12,16 +13,6 @@ import (
 const (
 	plainTemplate  = "cloudflare-sandbox"
 	pythonTemplate = "cloudflare-sandbox-python"
-)
-
-// sdkVersion is the version of the vendor's package whose server is served.
-const sdkVersion = "0.12.10"
-
-// poolVariable says in an image how many interpreters of Python wait there, noPool that
-// it is a variant without.
-const (
-	poolVariable = "PYTHON_POOL_MIN_SIZE"
-	noPool       = "0"
 )
 
 // ownTemplate is the template that stands for a variant of the vendor's image.
@@ -44,7 +35,7 @@ func (d *Dialect) stale(ctx context.Context, t *sandbox.Template) bool {
 	if err != nil || !strings.HasPrefix(t.Source, "template:") {
 		return false // somebody has made one of their own
 	}
-	if t.Env[poolVariable] != req.Steps[0].Env[poolVariable] {
+	if t.Env[cloudflare.PoolVariable] != req.Steps[0].Env[cloudflare.PoolVariable] {
 		return true
 	}
 	from, err := d.engine.Template(ctx, strings.TrimPrefix(req.From, "template:"))
@@ -79,12 +70,12 @@ func OwnImage(ctx context.Context, name string, find func(ctx context.Context, n
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		from, err = sandbox.DefaultTemplate, nil
 	}
-	pool := noPool
+	pool := cloudflare.NoPool
 	if name == pythonTemplate {
 		pool = "3"
 	}
 	return sandbox.BuildRequest{Name: name, From: "template:" + from, Steps: []sandbox.BuildStep{
-		{Env: map[string]string{"SANDBOX_VERSION": sdkVersion, poolVariable: pool}},
+		{Env: map[string]string{"SANDBOX_VERSION": cloudflare.ClientVersion, cloudflare.PoolVariable: pool}},
 		{User: "root"},
 		{Workdir: sandbox.DefaultWorkdir},
 	}, Entrypoint: []string{serverProgram}}, err
