@@ -28,21 +28,8 @@ func (b *Book) flush(ctx context.Context, all bool) error {
 	const op = "write sums"
 	b.flushing.Lock()
 	defer b.flushing.Unlock()
-	now := b.now().UnixMilli()
 	batch := batch{records: b.records}
-	for _, id := range b.changedSince(now) {
-		if err := b.flushOne(ctx, &batch, id, now); err != nil {
-			return &sandbox.Error{Op: op, Err: err}
-		}
-	}
-	if err := b.flushTraces(ctx, &batch, now, all); err != nil {
-		return &sandbox.Error{Op: op, Err: err}
-	}
-	alive := record.Op{Key: aliveKey, Value: []byte(strconv.FormatInt(now, 10))}
-	if err := batch.add(ctx, nil, alive); err != nil {
-		return &sandbox.Error{Op: op, Err: err}
-	}
-	if err := batch.commit(ctx); err != nil {
+	if err := batch.end(ctx, b.gather(ctx, &batch, all)); err != nil {
 		return &sandbox.Error{Op: op, Err: err}
 	}
 	if b.now().Sub(b.pruned) < 24*time.Hour {
@@ -53,6 +40,20 @@ func (b *Book) flush(ctx context.Context, all bool) error {
 	}
 	b.pruned = b.now()
 	return nil
+}
+
+// gather puts all that is due into a batch.
+func (b *Book) gather(ctx context.Context, batch *batch, all bool) error {
+	now := b.now().UnixMilli()
+	for _, id := range b.changedSince(now) {
+		if err := b.flushOne(ctx, batch, id, now); err != nil {
+			return err
+		}
+	}
+	if err := b.flushTraces(ctx, batch, now, all); err != nil {
+		return err
+	}
+	return batch.add(ctx, nil, record.Op{Key: aliveKey, Value: []byte(strconv.FormatInt(now, 10))})
 }
 
 // changedSince lists what must be written.
@@ -111,13 +112,17 @@ func (b *Book) flushOne(ctx context.Context, batch *batch, id sandbox.ID, now in
 		}
 	}
 	ops, err := g.ops()
-	if err == nil {
-		err = batch.add(ctx, &written{b, id, closed, failed}, ops...)
-	}
 	if err != nil {
 		failed()
+		return err
 	}
-	return err
+	return batch.add(ctx, func(err error) {
+		if err != nil {
+			failed()
+			return
+		}
+		b.flushed(id, closed)
+	}, ops...)
 }
 
 // closeLast writes the last hour of a sandbox that was removed.
@@ -132,25 +137,18 @@ func (b *Book) closeLast(ctx context.Context, batch *batch, g *gauge) error {
 	return batch.add(ctx, nil, record.Op{Key: hourKey(g.Account, g.Part.Hour, g.ID), Value: value})
 }
 
-// written is a gauge in a batch: what follows when the batch is on record.
-type written struct {
-	b      *Book
-	id     sandbox.ID
-	closed int // hours that have records of their own now
-	failed func()
-}
-
-func (w *written) done() {
-	w.b.mu.Lock()
-	defer w.b.mu.Unlock()
-	one := w.b.boxes[w.id]
+// flushed takes note that a gauge is on record, and so many hours beside it.
+func (b *Book) flushed(id sandbox.ID, closed int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one := b.boxes[id]
 	if one == nil {
 		return
 	}
-	one.Closed = append([]hourly(nil), one.Closed[min(w.closed, len(one.Closed)):]...)
+	one.Closed = append([]hourly(nil), one.Closed[min(closed, len(one.Closed)):]...)
 	if !one.Ended.IsZero() && !one.dirty {
-		w.b.bury(&one.gauge)
-		delete(w.b.boxes, w.id)
+		b.bury(&one.gauge)
+		delete(b.boxes, id)
 	}
 }
 
@@ -158,23 +156,30 @@ func (w *written) done() {
 type batch struct {
 	records record.Store
 	ops     []record.Op
-	then    []*written
+	then    []func(error) // each once, with the outcome of the transaction
 }
 
-// add takes operations that belong together.
-func (t *batch) add(ctx context.Context, w *written, ops ...record.Op) error {
+// add takes operations that belong together. Unless it is nil, then is called once it
+// is known whether they are on record: also if add itself fails.
+func (t *batch) add(ctx context.Context, then func(error), ops ...record.Op) error {
+	var err error
 	if len(t.ops)+len(ops) > record.MaxOps {
-		if err := t.commit(ctx); err != nil {
-			return err
+		err = t.commit(ctx)
+	}
+	if err != nil {
+		if then != nil {
+			then(err)
 		}
+		return err
 	}
 	t.ops = append(t.ops, ops...)
-	if w != nil {
-		t.then = append(t.then, w)
+	if then != nil {
+		t.then = append(t.then, then)
 	}
 	return nil
 }
 
+// commit writes what was gathered and tells those who wait for it.
 func (t *batch) commit(ctx context.Context) error {
 	ops, then := t.ops, t.then
 	t.ops, t.then = nil, nil
@@ -182,13 +187,21 @@ func (t *batch) commit(ctx context.Context) error {
 		return nil
 	}
 	_, err := t.records.Commit(ctx, record.Txn{Then: ops})
-	for _, w := range then {
-		if err != nil {
-			w.failed()
-		} else {
-			w.done()
-		}
+	for _, f := range then {
+		f(err)
 	}
+	return err
+}
+
+// end commits what is left, unless err says that what belongs with it is not there.
+func (t *batch) end(ctx context.Context, err error) error {
+	if err == nil {
+		return t.commit(ctx)
+	}
+	for _, f := range t.then {
+		f(err)
+	}
+	t.ops, t.then = nil, nil
 	return err
 }
 
@@ -218,7 +231,7 @@ func (b *Book) prune(ctx context.Context) error {
 			return err
 		}
 	}
-	return batch.commit(ctx)
+	return batch.end(ctx, nil)
 }
 
 func parseHourKey(key string) (account string, h int64, id sandbox.ID, ok bool) {

@@ -137,25 +137,43 @@ func (b *Book) openTraces(ctx context.Context) error {
 	})
 }
 
-// flushTraces writes what is due, or all that is new.
+// flushTraces writes what is due, or all that is new. What could not be written is
+// due again with the next flush.
 func (b *Book) flushTraces(ctx context.Context, batch *batch, now int64, all bool) error {
+	for _, due := range b.dueTraces(now, all) {
+		if err := batch.add(ctx, due.settle, due.op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dueTrace is samples on their way to the store.
+type dueTrace struct {
+	op     record.Op
+	settle func(error)
+}
+
+func (b *Book) dueTraces(now int64, all bool) (due []dueTrace) {
 	b.mu.Lock()
-	var ops []record.Op
+	defer b.mu.Unlock()
 	for id, one := range b.boxes {
 		t := one.trace
 		if !t.fresh || !one.Ended.IsZero() || !all && now-t.written < traceWrite.Milliseconds() {
 			continue
 		}
+		before := t.written
 		t.fresh, t.written = false, now
-		ops = append(ops, record.Op{Key: tracePrefix + string(id), Value: t.marshal()})
+		due = append(due, dueTrace{record.Op{Key: tracePrefix + string(id), Value: t.marshal()}, func(err error) {
+			if err == nil {
+				return
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			t.fresh, t.written = true, before
+		}})
 	}
-	b.mu.Unlock()
-	for _, op := range ops {
-		if err := batch.add(ctx, nil, op); err != nil {
-			return err
-		}
-	}
-	return nil
+	return due
 }
 
 // History returns the samples of a sandbox, the oldest first.
