@@ -23,14 +23,20 @@ import (
 // A chunk that is missing or damaged is Internal; the error names the file and
 // the chunk's place in it.
 func (s *Store) Load(ctx context.Context, d blob.Digest, dir string) error {
-	return wrap("load "+string(d), s.load(ctx, d, dir))
+	_, err := s.load(ctx, d, dir, nil)
+	return wrap("load "+string(d), err)
 }
 
-func (s *Store) load(ctx context.Context, d blob.Digest, dir string) (err error) {
+// load is Load; of what n knows nothing is fetched. n may be nil.
+func (s *Store) load(ctx context.Context, d blob.Digest, dir string, n *near) (*Manifest, error) {
 	m, err := s.manifest(ctx, d)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return m, s.loadAll(ctx, m, dir, n)
+}
+
+func (s *Store) loadAll(ctx context.Context, m *Manifest, dir string, n *near) (err error) {
 	part := filepath.Clean(dir) + ".part"
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return sandbox.Errorf("", sandbox.Conflict, "%s is there already", dir)
@@ -50,8 +56,9 @@ func (s *Store) load(ctx context.Context, d blob.Digest, dir string) (err error)
 	defer root.Close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.loads)
+	l := &loading{store: s, near: n, group: group, root: root}
 	for i := range m.Files {
-		if err = s.loadFile(gctx, group, root, &m.Files[i]); err != nil {
+		if err = l.file(gctx, &m.Files[i]); err != nil {
 			break
 		}
 	}
@@ -64,12 +71,20 @@ func (s *Store) load(ctx context.Context, d blob.Digest, dir string) (err error)
 	return os.Rename(part, dir)
 }
 
-// loadFile makes one file and hands its chunks to the group.
-func (s *Store) loadFile(ctx context.Context, group *errgroup.Group, root *os.Root, f *File) error {
-	if err := root.MkdirAll(path.Dir(f.Name), 0o700); err != nil {
+// loading is one load under way.
+type loading struct {
+	store *Store
+	near  *near // nil: nothing is
+	group *errgroup.Group
+	root  *os.Root
+}
+
+// file makes one file and hands its chunks to the group.
+func (l *loading) file(ctx context.Context, f *File) error {
+	if err := l.root.MkdirAll(path.Dir(f.Name), 0o700); err != nil {
 		return err
 	}
-	out, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := l.root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -82,23 +97,25 @@ func (s *Store) loadFile(ctx context.Context, group *errgroup.Group, root *os.Ro
 			break // the group tells why
 		}
 		chunks.Add(1)
-		group.Go(func() error {
+		l.group.Go(func() error {
 			defer chunks.Done()
-			return s.loadChunk(ctx, out, f, i)
+			return l.chunk(ctx, out, f, i)
 		})
 	}
 	// Its last chunk may be long in coming, and the next file need not wait.
-	group.Go(func() error { chunks.Wait(); return out.Close() })
+	l.group.Go(func() error { chunks.Wait(); return out.Close() })
 	return context.Cause(ctx)
 }
 
-func (s *Store) loadChunk(ctx context.Context, out *os.File, f *File, i int) error {
+func (l *loading) chunk(ctx context.Context, out *os.File, f *File, i int) error {
 	c := &f.Chunks[i]
-	buf := s.buffer(c.Length)
-	defer s.buffers.Put(buf)
+	buf := l.store.buffer(c.Length)
+	defer l.store.buffers.Put(buf)
 	b := *buf
-	if err := s.chunk(ctx, c, b); err != nil {
-		return chunkError(f, i, err)
+	if l.near == nil || !l.near.read(c, b) {
+		if err := l.store.chunk(ctx, c, b); err != nil {
+			return chunkError(f, i, err)
+		}
 	}
 	_, err := out.WriteAt(b, c.Offset)
 	return err

@@ -29,7 +29,8 @@ type Saved struct {
 	Stored int64       // of all blobs that it needs, shared ones too
 	Added  int64       // of those that were not there before
 
-	release func()
+	manifest *Manifest
+	release  func()
 }
 
 // Release lets Sweep remove what no manifest that is known to it needs. It may
@@ -288,7 +289,7 @@ func (w *saving) finish(ctx context.Context, m *Manifest) (*Saved, error) {
 		}
 		w.added += c.Stored
 	}
-	return &Saved{Digest: c.Blob.digest(), Bytes: m.Bytes(), Stored: m.StoredBytes() + c.Stored, Added: w.added, release: w.release}, nil
+	return &Saved{Digest: c.Blob.digest(), Bytes: m.Bytes(), Stored: m.StoredBytes() + c.Stored, Added: w.added, manifest: m, release: w.release}, nil
 }
 
 // zeros is what a chunk of nothing is compared with.

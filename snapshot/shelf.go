@@ -29,6 +29,7 @@ type Shelf struct {
 	*Store
 	dir    string
 	budget int64 // bytes that ready folders may use while nobody uses them
+	near   near  // what lies in folders that this process has seen become ready
 
 	mu      sync.Mutex
 	folders map[string]*folder // by name
@@ -126,6 +127,7 @@ func (s *Shelf) Keep(ctx context.Context, dir string, about json.RawMessage, bas
 		saved.Release()
 		return nil, wrap("save", errors.Join(err, s.Discard(dir)))
 	}
+	s.near.learn(s.readyPath(saved.Digest.Hex()), saved.manifest)
 	return saved, nil
 }
 
@@ -198,9 +200,9 @@ func (s *Shelf) join(name string) (f *folder, mine bool) {
 func (s *Shelf) fill(ctx context.Context, d blob.Digest, f *folder) {
 	defer close(f.ready)
 	path := s.readyPath(d.Hex())
-	f.err = s.Load(ctx, d, path)
+	f.err = s.loadNear(ctx, d, path)
 	if sandbox.KindOf(f.err) == sandbox.Exhausted && s.empty() == nil {
-		f.err = s.Load(ctx, d, path)
+		f.err = s.loadNear(ctx, d, path)
 	}
 	if f.err == nil {
 		f.size, f.err = diskUse(path)
@@ -212,6 +214,15 @@ func (s *Shelf) fill(ctx context.Context, d blob.Digest, f *folder) {
 			delete(s.folders, d.Hex())
 		}
 	}
+}
+
+// loadNear is Load, but fetches only what lies in no folder that is ready.
+func (s *Shelf) loadNear(ctx context.Context, d blob.Digest, path string) error {
+	m, err := s.load(ctx, d, path, &s.near)
+	if err == nil {
+		s.near.learn(path, m)
+	}
+	return wrap("load "+string(d), err)
 }
 
 // empty removes all that nobody uses: its room is wanted.
@@ -279,6 +290,7 @@ func (s *Shelf) remove(name string) error {
 		return err
 	}
 	delete(s.folders, name)
+	s.near.forget(s.readyPath(name))
 	return os.RemoveAll(gone)
 }
 

@@ -1,15 +1,18 @@
 package snapshot_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/berth-dev/berth/blob"
+	"github.com/berth-dev/berth/blob/memory"
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/snapshot"
 )
@@ -207,4 +210,90 @@ func TestShelfAfterReboot(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(path, "pages")); err != nil || info.Size() != 2*chunk {
 		t.Errorf("%v, %v", info, err)
 	}
+}
+
+// countedBlobs counts the bytes that are read of it.
+type countedBlobs struct {
+	blob.Store
+	read atomic.Int64
+}
+
+func (b *countedBlobs) Open(ctx context.Context, d blob.Digest, offset int64) (io.ReadCloser, error) {
+	r, err := b.Store.Open(ctx, d, offset)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, counter{&b.read}), r}, nil
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) { c.n.Add(int64(len(p))); return len(p), nil }
+
+// TestOnlyWhatIsNotNearIsFetched: of what a ready folder holds too nothing is fetched, and
+// what was changed there meanwhile is not believed.
+func TestOnlyWhatIsNotNearIsFetched(t *testing.T) {
+	blobs := &countedBlobs{Store: &memory.Store{}}
+	store := newStore(t, blobs)
+	dir := t.TempDir()
+	const chunks = 8
+	whole := noise(1, chunks*chunk)
+	first := keepAll(t, openShelf(t, store, t.TempDir(), 1<<30), whole)
+	changed := slices.Clone(whole)
+	copy(changed[3*chunk:], noise(2, chunk))
+	second := keepAll(t, openShelf(t, store, t.TempDir(), 1<<30), changed)
+
+	shelf := openShelf(t, store, dir, 1<<30)
+	take := func(d blob.Digest, want []byte) int64 {
+		t.Helper()
+		before := blobs.read.Load()
+		folder, release, err := shelf.Take(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		got, err := os.ReadFile(filepath.Join(folder, "pages"))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("another content, %v", err)
+		}
+		return blobs.read.Load() - before
+	}
+	if n := take(first, whole); n < chunks*chunk {
+		t.Fatalf("%d bytes were fetched of %d", n, chunks*chunk)
+	}
+	if n := take(second, changed); n < chunk || n > chunk+chunk/2 {
+		t.Errorf("%d bytes were fetched for one chunk of %d bytes", n, chunk)
+	}
+	if err := shelf.Forget(second); err != nil {
+		t.Fatal(err)
+	}
+	// A disk that gives other bytes than it was given.
+	path := filepath.Join(dir, "ready", first.Hex(), "pages")
+	if err := os.WriteFile(path, noise(3, chunks*chunk), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := take(second, changed); n < chunks*chunk {
+		t.Errorf("%d bytes were fetched, and the rest was believed", n)
+	}
+}
+
+// keepAll keeps a folder with one file.
+func keepAll(t *testing.T, s *snapshot.Shelf, content []byte) blob.Digest {
+	t.Helper()
+	dir, err := s.Fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pages"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := s.Keep(t.Context(), dir, about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved.Release()
+	return saved.Digest
 }
