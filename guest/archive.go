@@ -109,7 +109,7 @@ func (g *Guest) unpack(ctx context.Context, q url.Values, body io.Reader) (tarba
 		return none, err
 	}
 	defer root.Close()
-	u := &tarball.Unpacking{Root: root, Mode: 0o7777, New: made}
+	u := &tarball.Unpacking{Root: root, Mode: 0o7777, New: made, Attributes: true}
 	keep := q.Get("keep_owner") == "true"
 	if !g.scratch() {
 		u.Owner = func(h *tar.Header) (int, int) {

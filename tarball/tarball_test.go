@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -277,7 +278,7 @@ func FuzzUnpack(f *testing.F) {
 		must(t, os.Mkdir(filepath.Join(outside, "in"), 0o755))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a hole may be told to be endless
 		defer cancel()
-		_, _ = (&Unpacking{Root: openRoot(t, filepath.Join(outside, "in")), Mode: 0o7777, Strict: strict, Lenient: true}).Run(ctx, bytes.NewReader(data))
+		_, _ = (&Unpacking{Root: openRoot(t, filepath.Join(outside, "in")), Mode: 0o7777, Strict: strict, Lenient: true, Attributes: true}).Run(ctx, bytes.NewReader(data))
 		list, err := os.ReadDir(outside)
 		must(t, err)
 		b, err := os.ReadFile(filepath.Join(outside, "secret"))
@@ -307,7 +308,7 @@ func TestAttributesAreKept(t *testing.T) {
 	_, err := (&Packing{Root: openRoot(t, dir), Name: "."}).Run(t.Context(), &b)
 	must(t, err)
 	seen := 0
-	for r := tar.NewReader(&b); ; seen++ {
+	for r := tar.NewReader(bytes.NewReader(b.Bytes())); ; seen++ {
 		h, err := r.Next()
 		if err == io.EOF {
 			break
@@ -325,4 +326,76 @@ func TestAttributesAreKept(t *testing.T) {
 	if seen != 2 {
 		t.Errorf("%d entries", seen)
 	}
+	for _, wanted := range []bool{true, false} {
+		to := t.TempDir()
+		_, err := (&Unpacking{Root: openRoot(t, to), Mode: 0o7777, Attributes: wanted}).Run(t.Context(), bytes.NewReader(inFolder(t, b.Bytes())))
+		must(t, err)
+		for _, path := range []string{to + "/d", to + "/d/file"} {
+			if got := attribute(path, "user.note") == "a\x00note"; got != wanted {
+				t.Errorf("%s has its attribute: %v, wanted %v", path, got, wanted)
+			}
+		}
+		if got := attribute(to+"/d/file", "security.capability") == capability; os.Geteuid() == 0 && got != wanted {
+			t.Errorf("it has its capability: %v, wanted %v", got, wanted)
+		}
+	}
+}
+
+// attribute is "" if there is none.
+func attribute(path, name string) string {
+	buf := make([]byte, 100)
+	n, err := unix.Lgetxattr(path, name, buf)
+	if err != nil {
+		return ""
+	}
+	return string(buf[:n])
+}
+
+// inFolder is a stream whose entries lie in a folder d.
+func inFolder(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			must(t, w.Close())
+			return out.Bytes()
+		}
+		must(t, err)
+		h.Name = "d/" + h.Name
+		must(t, w.WriteHeader(h))
+		_, err = io.Copy(w, r)
+		must(t, err)
+	}
+}
+
+// TestMalformedAttributes: what would make a program other than it was is refused, by name.
+func TestMalformedAttributes(t *testing.T) {
+	for name, records := range map[string]map[string]string{
+		"a capability of no version": {"SCHILY.xattr.security.capability": "no"},
+		"too many":                   manyAttributes(),
+	} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		must(t, w.WriteHeader(&tar.Header{Name: "x", Typeflag: tar.TypeReg, Mode: 0o755, PAXRecords: records, Format: tar.FormatPAX}))
+		must(t, w.Close())
+		dir := t.TempDir()
+		_, err := (&Unpacking{Root: openRoot(t, dir), Mode: 0o7777, Attributes: true}).Run(t.Context(), &b)
+		var entry *EntryError
+		if !errors.As(err, &entry) || entry.Name != "x" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: left: %v, %v", name, left, err)
+		}
+	}
+}
+
+func manyAttributes() map[string]string {
+	all := map[string]string{}
+	for i := range maxAttributes + 1 {
+		all[fmt.Sprintf("%suser.%d", attributePrefix, i)] = "x"
+	}
+	return all
 }

@@ -27,6 +27,10 @@ type Unpacking struct {
 	// system.
 	Owner func(h *tar.Header) (uid, gid int)
 
+	// Attributes says that file capabilities, and attributes that users have set, are
+	// taken over. It is for those who may give programs capabilities where Root lies.
+	Attributes bool
+
 	// New says that Root was made for the stream: it too gets the mode and time
 	// that the stream has for it.
 	New bool
@@ -253,7 +257,14 @@ func (k *unpacker) folder(h *tar.Header, name string) error {
 		return err
 	}
 	k.made = append(k.made, made{name, k.mode(h), h.ModTime})
-	return k.own(dir, base, h)
+	if err := k.own(dir, base, h); err != nil || !k.Attributes || len(Attributes(h.PAXRecords)) == 0 {
+		return err
+	}
+	f, err := dir.OpenFile(base, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(setAttributes(f, h.Name, h.PAXRecords), f.Close())
 }
 
 // finish gives the folders that were made their modes and times, the inner ones
@@ -300,6 +311,11 @@ func (k *unpacker) file(h *tar.Header, name string) (err error) {
 	}
 	if err := f.Chmod(k.mode(h)); err != nil {
 		return err
+	}
+	if k.Attributes { // last: what changes the owner takes a capability away
+		if err := setAttributes(f, h.Name, h.PAXRecords); err != nil {
+			return err
+		}
 	}
 	if err := f.Close(); err != nil {
 		return err
