@@ -203,7 +203,7 @@ func (d *Driver) endsOrAnswers(ctx context.Context, id sandbox.ID, s state) (boo
 		if d.place(id).callCtx(ctx, id, "containerManager.Ready", nil) == nil {
 			return false, nil // it waits yet for what it is to run
 		}
-		m, err := d.recover(id, s)
+		m, err := d.recover(ctx, id, s)
 		if errors.Is(err, errGone) {
 			return false, nil
 		}

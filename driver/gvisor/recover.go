@@ -29,7 +29,7 @@ func (d *Driver) Recover(ctx context.Context, id sandbox.ID, b []byte) (driver.M
 	if err := d.hold(id); err != nil {
 		return nil, fault("recover", id, err)
 	}
-	m, err := d.recover(id, s)
+	m, err := d.recover(ctx, id, s)
 	if err == nil {
 		d.adopt(m)
 		return m, nil
@@ -44,7 +44,7 @@ func (d *Driver) Recover(ctx context.Context, id sandbox.ID, b []byte) (driver.M
 	return nil, &sandbox.Error{Op: "recover", Kind: sandbox.NotFound, ID: id, Err: errGone}
 }
 
-func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
+func (d *Driver) recover(ctx context.Context, id sandbox.ID, s state) (*machine, error) {
 	// The process is made sure of before its namespace is entered.
 	pidfd, err := s.Process.open()
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 	if err := errors.Join(p.imposeNoted(), p.removeForks()); err != nil {
 		return nil, err
 	}
-	m, err := d.attachFreed(id, s, ns)
+	m, err := d.attachFreed(ctx, id, s, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +74,24 @@ func (d *Driver) recover(id sandbox.ID, s state) (*machine, error) {
 	return m, nil
 }
 
-// attachFreed is attach to a link that the process before may hold for a moment yet: a
-// program that it was about to start when it was killed has its descriptors until then.
-func (d *Driver) attachFreed(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, error) {
-	for end := time.Now().Add(endingTime); ; time.Sleep(lookEvery) {
+// attachFreed is attach to a link that another may hold for a moment yet: a program that
+// the process before was about to start when it was killed has its descriptors until
+// then, and so has one that this process is about to start.
+func (d *Driver) attachFreed(ctx context.Context, id sandbox.ID, s state, ns *netgw.Namespace) (*machine, error) {
+	freed, cancel := context.WithTimeout(ctx, endingTime)
+	defer cancel()
+	for {
 		m, err := d.attach(id, s, ns)
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+		if !errors.Is(err, unix.EBUSY) {
 			return m, err
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-freed.Done():
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, err
 		}
 	}
 }
