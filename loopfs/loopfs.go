@@ -33,6 +33,23 @@ func Mount(file, dir, kind string) error {
 	return nil
 }
 
+// ErrInUse says that somebody on this host has a file of the file system open.
+var ErrInUse = errors.New("it is in use")
+
+// Unmount undoes Mount, with all that was written on the disk. Nothing that is mounted
+// there, or no such folder, is no error. A sandbox that was given the folder keeps it: it
+// has it in a namespace of its own.
+func Unmount(dir string) error {
+	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+	switch {
+	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return ErrInUse
+	}
+	return &os.PathError{Op: "unmount", Path: dir, Err: err}
+}
+
 // attach finds or makes the device of a file. Until release it stays.
 func attach(file string) (device string, release func(), err error) {
 	if path, f, err := backing(file); err != nil || f != nil {

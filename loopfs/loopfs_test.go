@@ -1,6 +1,7 @@
 package loopfs_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,8 +82,11 @@ func mount(t *testing.T, file, dir string) {
 
 func unmount(t *testing.T, dir string) {
 	t.Helper()
-	if err := unix.Unmount(dir, 0); err != nil {
+	if err := loopfs.Unmount(dir); err != nil {
 		t.Fatal(err)
+	}
+	if is, err := loopfs.Mounted(dir); err != nil || is {
+		t.Fatalf("mounted yet: %v, %v", is, err)
 	}
 }
 
@@ -102,7 +106,18 @@ func TestMount(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(two, "file")); err != nil || string(b) != "kept" {
 		t.Errorf("%q, %v", b, err)
 	}
+	held, err := os.Open(filepath.Join(one, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loopfs.Unmount(one); !errors.Is(err, loopfs.ErrInUse) {
+		t.Errorf("unmount what is in use: %v", err)
+	}
+	held.Close()
 	unmount(t, one)
+	if err := loopfs.Unmount(one); err != nil {
+		t.Errorf("unmount again: %v", err)
+	}
 	if d := devices(t, file); len(d) != 1 {
 		t.Errorf("after the first of two: devices %q", d)
 	}

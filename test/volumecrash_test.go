@@ -12,8 +12,8 @@ import (
 )
 
 // TestVolumesOutliveAKill kills the server while a sandbox writes to a volume, while
-// it is stopped, and after all of it was removed. What was written stays as long as it
-// is wanted, and then nothing does.
+// it is stopped, and after all of it was removed; in between the server is told to stop.
+// What was written stays as long as it is wanted, and then nothing does.
 func TestVolumesOutliveAKill(t *testing.T) {
 	r := startReal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -38,6 +38,16 @@ func TestVolumesOutliveAKill(t *testing.T) {
 	r.again(t)
 	sh("box", "cat /data/file; echo second > /data/file", "first")
 	sh("box", "a=$(cat /data/count); while test \"$(cat /data/count)\" = \"$a\"; do sleep 0.1; done; echo goes on", "goes on")
+
+	// A server that stops leaves nothing mounted, and the sandbox its volume.
+	if err := r.stop(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if m := mounts(t, r.data); len(m) > 0 {
+		t.Errorf("mounted after the stop: %q", m)
+	}
+	r.again(t)
+	sh("box", "a=$(cat /data/count); while test \"$(cat /data/count)\" = \"$a\"; do sleep 0.1; done; cat /data/file", "second")
 	if _, err := r.Stop(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +78,46 @@ func TestVolumesOutliveAKill(t *testing.T) {
 	if all, err := r.Volumes(ctx); err != nil || len(all) != 0 {
 		t.Errorf("volumes: %+v, %v", all, err)
 	}
-	left := append(r.leftovers(t), loops(t, r.data)...)
-	for len(left) > 0 && ctx.Err() == nil { // others may look at a device for a moment
+	wantNone(ctx, t, "left over", func() []string { return append(r.leftovers(t), loops(t, r.data)...) })
+
+	if _, err := r.CreateVolume(ctx, sandbox.VolumeRequest{Name: "kept", SizeBytes: 16 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	r.kill(t) // which leaves it mounted, for the next server to unmount
+	r.again(t)
+	if err := r.stop(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	wantNone(ctx, t, "left mounted", func() []string { return append(mounts(t, r.data), loops(t, r.data)...) })
+}
+
+// wantNone waits until nothing is left: others may look at a new device, and engines that
+// start have all of the host's mounts, for a moment.
+func wantNone(ctx context.Context, t *testing.T, what string, list func() []string) {
+	t.Helper()
+	left := list()
+	for len(left) > 0 && ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
-		left = append(r.leftovers(t), loops(t, r.data)...)
+		left = list()
 	}
 	if len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("%s: %q", what, left)
 	}
+}
+
+// mounts lists what is mounted beneath a folder.
+func mounts(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, dir+"/") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
 }
 
 // loops lists the loop devices of files beneath a folder.

@@ -33,10 +33,11 @@ const (
 // Store keeps volumes beneath one folder. Its methods may be called at once.
 //
 //	ID.ext4   the file system
-//	ID/       where it is mounted, from its first use on for as long as the host runs
+//	ID/       where it is mounted, from its first use on until Close
 type Store struct {
-	dir string
-	mu  sync.Mutex // held to make, mount and remove
+	dir    string
+	mu     sync.Mutex // held to make, mount and remove
+	closed bool
 }
 
 // Open returns the store of a folder, which it makes. It mounts nothing.
@@ -53,6 +54,29 @@ func Open(dir string) (*Store, error) {
 
 func (s *Store) file(id sandbox.ID) string   { return filepath.Join(s.dir, string(id)+suffix) }
 func (s *Store) folder(id sandbox.ID) string { return filepath.Join(s.dir, string(id)) }
+
+// Close unmounts every volume, those that an earlier process left mounted too. One that
+// somebody on this host looks at stays mounted. Sandboxes keep the volumes that they have.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fault("close volumes", "", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		id, err := sandbox.ParseID(e.Name())
+		if err != nil {
+			continue
+		}
+		if err := loopfs.Unmount(s.folder(id)); err != nil && !errors.Is(err, loopfs.ErrInUse) {
+			errs = append(errs, fault("unmount volume", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Make makes a volume of size bytes, whole or not at all. It takes its room from the
 // disk as it is written.
@@ -110,6 +134,9 @@ func syncFolder(dir string) error {
 
 // mount mounts a volume if it is not.
 func (s *Store) mount(id sandbox.ID) error {
+	if s.closed {
+		return sandbox.Errorf("", sandbox.Unavailable, "the server is shutting down")
+	}
 	if _, err := os.Lstat(s.file(id)); err != nil {
 		return err
 	}
@@ -153,11 +180,10 @@ func (s *Store) Remove(_ context.Context, id sandbox.ID) error {
 }
 
 func (s *Store) remove(id sandbox.ID) error {
-	if err := unix.Unmount(s.folder(id), unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		if errors.Is(err, unix.EBUSY) {
-			return &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New("it is in use"), Hint: "try again in a moment"}
-		}
-		return os.NewSyscallError("unmount", err)
+	if err := loopfs.Unmount(s.folder(id)); errors.Is(err, loopfs.ErrInUse) {
+		return &sandbox.Error{Kind: sandbox.Conflict, Err: err, Hint: "try again in a moment"}
+	} else if err != nil {
+		return err
 	}
 	for _, path := range []string{s.folder(id), s.file(id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

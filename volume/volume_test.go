@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/loopfs"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -180,5 +181,37 @@ func TestLife(t *testing.T) {
 	}
 	if err := again.Remove(ctx, id); err != nil {
 		t.Errorf("remove again: %v", err)
+	}
+}
+
+// TestClose unmounts what nobody uses, also what a server that was killed has left.
+func TestClose(t *testing.T) {
+	killed, id := opened(t)
+	ctx := t.Context()
+	s, err := Open(killed.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(s.folder(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("close while somebody looks at a volume: %v", err)
+	}
+	if is, err := loopfs.Mounted(s.folder(id)); err != nil || !is {
+		t.Errorf("what is in use was unmounted: %v, %v", is, err)
+	}
+	held.Close()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if is, err := loopfs.Mounted(s.folder(id)); err != nil || is {
+		t.Errorf("it is mounted yet: %v, %v", is, err)
+	}
+	_, err = s.Folder(ctx, id)
+	wantKind(t, "mount in a closed store", err, sandbox.Unavailable)
+	if e, err := killed.Stat(ctx, id, "/"); err != nil || e.Type != sandbox.TypeDir {
+		t.Errorf("what is there is mounted again: %+v, %v", e, err)
 	}
 }

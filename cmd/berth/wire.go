@@ -154,6 +154,7 @@ func (h *house) openStores(ctx context.Context, f *serveFlags, data string, g *g
 	if g.volumes, err = volume.Open(filepath.Join(data, volumesDir)); err != nil {
 		return err
 	}
+	h.parts = append(h.parts, part{"volumes", g.volumes.Close})
 	if g.archive, err = f.archive.open(ctx, data); err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func (d *Driver) Close() error {
 		m.release()
 	}
 	d.groups.remove()
-	return d.closeProgram()
+	return errors.Join(d.closeProgram(), fault("close driver", "", closeStore(d.dir)))
 }
 
 func (d *Driver) place(id sandbox.ID) place { return place{filepath.Join(d.dir, string(id))} }

@@ -18,8 +18,8 @@ import (
 // whose disk cannot share files copy-on-write: XFS in one file beside the folder,
 // with all of its room taken from the disk at once, so that the disk cannot run full
 // beneath it. Layers that lie on it are cloned in the time of their number of
-// extents. It is mounted for as long as the host runs, and again at the first start
-// after that.
+// extents. It is mounted from the start of a driver until Close, or for as long as a
+// machine on it lives.
 //
 // Without it, and on a disk that cannot share files, a fork copies what the sandbox
 // has written, while it stands still.
@@ -56,6 +56,17 @@ func openStore(dir string, size int64) error {
 		}
 	}
 	return growStore(dir, file, size)
+}
+
+// closeStore unmounts a folder's store, unless a machine on it lives.
+func closeStore(dir string) error {
+	if _, err := os.Stat(storeFile(dir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := loopfs.Unmount(dir); err != nil && !errors.Is(err, loopfs.ErrInUse) {
+		return err
+	}
+	return nil
 }
 
 // makeStore makes the file, whole or not at all. The folder must hold no machines:

@@ -85,9 +85,6 @@ func TestStore(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatalf("unmount: %v", err)
-	}
 	gone(t, dir)
 	d = storeDriver(t, dir, 2*size)
 	var st unix.Statfs_t
