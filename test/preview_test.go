@@ -349,7 +349,8 @@ func (p *preview) tunnel(c *client.Client) {
 	}
 }
 
-// told waits for the journal to tell that the port was opened, once.
+// told waits for the journal to tell that the port was opened, once. It tells of other
+// ports too.
 func (p *preview) told(c *client.Client) {
 	p.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -357,10 +358,16 @@ func (p *preview) told(c *client.Client) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		if len(page.Events) == 1 && page.Events[0].Port == p.port {
+		times := 0
+		for _, e := range page.Events {
+			if e.Port == p.port {
+				times++
+			}
+		}
+		if times == 1 {
 			return
 		}
-		if len(page.Events) > 1 {
+		if times > 1 {
 			p.t.Fatalf("it tells %+v", page.Events)
 		}
 	}
