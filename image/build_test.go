@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -69,7 +70,8 @@ func imageOf(t testing.TB, layers ...v1.Layer) v1.Image {
 
 func gzipLayer(t testing.TB, entries ...tar.Header) v1.Layer {
 	t.Helper()
-	l, err := tarball.LayerFromReader(bytes.NewReader(archiveOf(t, entries...)))
+	archive := archiveOf(t, entries...)
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

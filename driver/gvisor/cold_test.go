@@ -22,18 +22,15 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// soakBinary builds testdata/soak once, for use inside.
-var soakBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "soak")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "soak")
+// soakBinary builds testdata/soak, for use inside.
+func soakBinary(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "soak")
 	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, "./testdata/soak").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+		t.Fatalf("%v: %s", err, out)
 	}
-	return file, nil
-})
+	return file
+}
 
 // forker is a program that forks without executing another.
 const forker = `
@@ -66,7 +63,7 @@ r = s.recv(100); assert r == b'ok', r"`
 // load puts the soak program into a machine and lets it hold so many MiB.
 func (b box) load(t *testing.T, mib int) {
 	t.Helper()
-	put(t, b, must(t, soakBinary), "/tmp/soak")
+	put(t, b, soakBinary(t), "/tmp/soak")
 	b.mustSh(t, "user", `setsid /tmp/soak hold `+strconv.Itoa(mib)+` >/tmp/soak.out 2>&1 & 
 cat > /tmp/forker.py <<'END'`+forker+`END
 setsid python3 /tmp/forker.py >/tmp/forker.out 2>&1 &

@@ -149,8 +149,8 @@ func killed(t *testing.T, verb, dir string, id sandbox.ID, after time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestVictim$", "-test.v")
-	cmd.Env = append(os.Environ(), victimVerb+"="+verb, victimDir+"="+dir, victimID+"="+string(id))
-
+	cmd.Env = append(os.Environ(), victimVerb+"="+verb, victimDir+"="+dir, victimID+"="+string(id),
+		"TMPDIR="+t.TempDir()) // what it has there nobody else removes
 	cmd.WaitDelay = time.Second
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

@@ -128,6 +128,11 @@ func TestAFailureAtAnyStepLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() {
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 			m, err := d.Create(t.Context(), spec)
 			if err == nil {
 				m.Stop(t.Context())

@@ -1,12 +1,13 @@
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, writeFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Template, waitForFile, waitForTimeout } from 'e2b'
 import { box, until } from './setup.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'builder-'))
+process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
 for (const name of ['a.txt', 'b.txt']) writeFileSync(join(dir, name), name + '\n')
 
 test('a build in the background, of every kind of step', async () => {

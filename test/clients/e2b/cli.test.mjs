@@ -1,7 +1,7 @@
 import { test, after } from 'node:test'
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,6 +9,7 @@ import { Sandbox, Template } from 'e2b'
 
 const cli = fileURLToPath(new URL('node_modules/@e2b/cli/dist/index.js', import.meta.url))
 const home = mkdtempSync(join(tmpdir(), 'cli-'))
+process.on('exit', () => rmSync(home, { recursive: true, force: true }))
 
 /** Runs the command line as it is published; the code of a failure comes back too. */
 const e2b = (...args) => piped('', ...args)

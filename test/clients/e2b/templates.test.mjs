@@ -1,6 +1,6 @@
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
-import { mkdtempSync, mkdirSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, mkdirSync, writeFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Sandbox, Template, waitForPort, waitForTimeout } from 'e2b'
@@ -8,6 +8,7 @@ import { box } from './setup.mjs'
 
 const name = 'built-' + Date.now()
 const dir = mkdtempSync(join(tmpdir(), 'context-'))
+process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
 mkdirSync(join(dir, 'src'))
 writeFileSync(join(dir, 'src', 'app.py'), 'print("from the context")\n')
 
