@@ -27,6 +27,7 @@ type session struct {
 	name    string
 	user    string
 	dialect *dialect
+	plain   bool  // it reads no profile
 	plan    *plan // of a shell that begins anew
 	kids    *children
 	dir     string // of its files; the user may not change what is in it
@@ -34,6 +35,7 @@ type session struct {
 	created time.Time
 
 	shell *shell    // nil: none
+	ahead bool      // it was begun before there was a command, and has said nothing yet
 	lost  string    // why there is none, for the next command; "": there was none yet
 	state string    // the file in dir to go on from; ""
 	flags string    // of the shell, as last reported
@@ -76,6 +78,9 @@ func (s *session) enqueue(q *guestv1.RunInSessionRequest, p *process) error {
 // serve runs the commands until the session is closed.
 func (s *session) serve() {
 	defer close(s.ended)
+	if s.plain {
+		s.beginAhead()
+	}
 	for {
 		r := s.next()
 		if r == nil {
@@ -225,7 +230,7 @@ func (s *session) drop(why string) {
 		s.left = append(s.left, sid)
 	}
 	s.shell.close()
-	s.shell, s.lost = nil, why
+	s.shell, s.lost, s.ahead = nil, why, false
 	s.mu.Lock()
 	s.pid = 0
 	s.restarts++

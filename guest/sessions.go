@@ -93,7 +93,7 @@ func (t *sessions) make(r *guestv1.OpenSessionRequest) (*session, error) {
 		return nil, err
 	}
 	t.count++
-	s := &session{name: r.Name, user: pl.user, dialect: d, plan: pl, kids: t.guest.procs.kids,
+	s := &session{name: r.Name, user: pl.user, dialect: d, plain: r.Plain, plan: pl, kids: t.guest.procs.kids,
 		dir: filepath.Join("/", t.guest.config.Scratch, sessionsDir, strconv.Itoa(t.count)), scratch: t.guest.config.Scratch,
 		created: time.Now(), cwd: pl.cwd, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	return s, fromOS(s.makeDir())

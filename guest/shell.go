@@ -65,12 +65,20 @@ const (
 	maxReport = 8 << 10
 )
 
-// begin starts a shell in dir. A state names the file in folder to go on from.
-func (d *dialect) begin(kids *children, pl *plan, folder, state, dir string) (*shell, error) {
-	args, env := d.login, pl.env
-	if state != "" {
-		args, env = d.again, nil
+// begin starts a shell of a session in dir.
+func (s *session) begin(dir string) (*shell, error) {
+	args, env := s.dialect.login, s.plan.env
+	if s.plain {
+		args = s.dialect.again
 	}
+	if s.state != "" {
+		args, env = s.dialect.again, nil
+	}
+	return s.dialect.begin(s.kids, s.plan, args, env, s.dir, s.state, dir)
+}
+
+// begin starts a shell in dir. A state names the file in folder to go on from.
+func (d *dialect) begin(kids *children, pl *plan, args, env []string, folder, state, dir string) (*shell, error) {
 	// The loop alone is the shell's text: errors then count lines from 1.
 	loop := strings.LastIndexByte(strings.TrimSpace(d.text), '\n') + 1
 	argv := append(append([]string{d.program}, args...), `eval "$3"; `+d.text[loop:], d.program, folder, state, d.text[:loop])

@@ -47,26 +47,41 @@ func (s *session) ensure(r *run) (lost string, err error) {
 	if s.shell != nil && s.shell.dead() {
 		s.drop("")
 	}
-	if s.shell != nil {
+	if s.shell != nil && !s.ahead {
 		return "", nil
 	}
 	lost, s.lost = s.lost, ""
 	for {
-		for _, folder := range s.folders() {
-			if s.shell, err = s.dialect.begin(s.kids, s.plan, s.dir, s.state, folder); err == nil {
-				break
+		if s.shell == nil {
+			if err := s.beginAny(); err != nil {
+				return lost, err
 			}
 		}
-		if err != nil {
+		ahead := s.ahead
+		s.ahead = false
+		switch err = s.greet(r); {
+		case err == nil || s.state == "" && !ahead:
 			return lost, err
+		case !ahead:
+			s.state = ""
+			lost = forgotten
 		}
-		if err = s.greet(r); err == nil || s.state == "" {
-			return lost, err
-		}
-		s.state = ""
-		lost = forgotten
 	}
 }
+
+// beginAny starts a shell in the first folder where one can be.
+func (s *session) beginAny() (err error) {
+	for _, folder := range s.folders() {
+		if s.shell, err = s.begin(folder); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// beginAhead starts a shell before there is a command for it. What is in its way is the
+// first command's to say, which tries again.
+func (s *session) beginAhead() { s.ahead = s.beginAny() == nil }
 
 // greet waits until a new shell has read its state.
 func (s *session) greet(r *run) error {

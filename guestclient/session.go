@@ -17,7 +17,7 @@ func (c *Client) OpenSession(ctx context.Context, o sandbox.SessionOptions) (s s
 	if err := o.Check(); err != nil {
 		return s, false, &sandbox.Error{Op: op, Err: err}
 	}
-	q := &guestv1.OpenSessionRequest{Name: o.Name, Cwd: []byte(o.Cwd), User: o.User}
+	q := &guestv1.OpenSessionRequest{Name: o.Name, Cwd: []byte(o.Cwd), User: o.User, Plain: o.Plain}
 	for k, v := range o.Env {
 		q.Env = append(q.Env, []byte(k+"="+v))
 	}

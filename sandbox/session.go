@@ -28,6 +28,11 @@ type SessionOptions struct {
 	Env  map[string]string `json:"env,omitempty"`  // added to the sandbox's own
 	Cwd  string            `json:"cwd,omitempty"`  // absolute; "" means the template's
 	User string            `json:"user,omitempty"` // name or uid inside; "" means the template's
+
+	// Plain has its shell read no profile, so that the environment is what the image and
+	// Env say; it is begun at once, not with the first command. Guests of earlier servers
+	// begin a login shell all the same.
+	Plain bool `json:"plain,omitempty"`
 }
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

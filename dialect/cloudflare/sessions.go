@@ -43,7 +43,7 @@ func (b *box) open(ctx context.Context, session, cwd string, env map[string]stri
 	if err := checkID("session", session); err != nil {
 		return "", false, err
 	}
-	o := sandbox.SessionOptions{Name: b.names.of(session), Env: env, Cwd: cwd, User: user}
+	o := sandbox.SessionOptions{Name: b.names.of(session), Env: env, Cwd: cwd, User: user, Plain: true}
 	if cwd == "" {
 		o.Cwd = defaultDir
 	}

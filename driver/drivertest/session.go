@@ -121,6 +121,38 @@ func testNastyCommands(t *testing.T, h Harness) {
 	stop(t, m)
 }
 
+// testProfiles: a session reads its user's profile, unless it is to be a plain one. It
+// leaves session "a" as it was.
+func testProfiles(t *testing.T, c *guestclient.Client) {
+	t.Helper()
+	made := inSession(t, c, "a", line(`mkdir -p profiles && for f in .bash_profile .profile; do echo 'OF_PROFILE=read' > profiles/$f; done; echo "$PWD/profiles"`))
+	env := map[string]string{"HOME": strings.TrimSpace(made.stdout.String())}
+	openSession(t, c, sandbox.SessionOptions{Name: "login", Env: env})
+	openSession(t, c, sandbox.SessionOptions{Name: "plain", Env: env, Plain: true})
+	for name, want := range map[string]string{"login": "read", "plain": "none"} {
+		r := inSession(t, c, name, line(`echo "${OF_PROFILE-none} $HOME"`))
+		if got := r.stdout.String(); got != want+" "+env["HOME"]+"\n" || r.exit.Restarted != "" {
+			t.Errorf("%s: %q, %+v", name, got, r.exit)
+		}
+	}
+	inSession(t, c, "plain", line("OF_SESSION=1"))
+	if r := inSession(t, c, "plain", line("echo $OF_SESSION; exit 3")); r.stdout.String() != "1\n" || r.exit.Code != 3 {
+		t.Errorf("plain: %q, %+v", r.stdout.String(), r.exit)
+	}
+	if r := inSession(t, c, "plain", line(`echo "$OF_SESSION ${OF_PROFILE-none}"`)); r.stdout.String() != "1 none\n" {
+		t.Errorf("plain, another shell: %q, %+v", r.stdout.String(), r.exit)
+	}
+	for _, name := range []string{"login", "plain"} {
+		if err := c.CloseSession(within(t), name); err != nil {
+			t.Error(err)
+		}
+	}
+	openSession(t, c, sandbox.SessionOptions{Name: "unused", Plain: true})
+	if err := c.CloseSession(within(t), "unused"); err != nil {
+		t.Error(err)
+	}
+}
+
 // testSessions: what a session remembers, its queue, its times and its end.
 func testSessions(t *testing.T, h Harness) {
 	m := create(t, h.Driver, h.Spec())
@@ -132,6 +164,7 @@ func testSessions(t *testing.T, h Harness) {
 	if _, created, err = c.OpenSession(within(t), sandbox.SessionOptions{Name: "a"}); err != nil || created {
 		t.Errorf("open again: %v %v", created, err)
 	}
+	testProfiles(t, c)
 	openSession(t, c, sandbox.SessionOptions{Name: "b"})
 	inSession(t, c, "a", line("A=1"))
 	inSession(t, c, "b", line("A=2"))

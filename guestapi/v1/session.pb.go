@@ -143,6 +143,7 @@ type OpenSessionRequest struct {
 	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"` // as those after it, of a new session
 	Cwd           []byte                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Plain         bool                   `protobuf:"varint,5,opt,name=plain,proto3" json:"plain,omitempty"` // its shell reads no profile, and is begun at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -203,6 +204,13 @@ func (x *OpenSessionRequest) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *OpenSessionRequest) GetPlain() bool {
+	if x != nil {
+		return x.Plain
+	}
+	return false
 }
 
 type OpenSessionResponse struct {
@@ -637,12 +645,13 @@ const file_v1_session_proto_rawDesc = "" +
 	"\x06queued\x18\b \x01(\x05R\x06queued\x12\x1a\n" +
 	"\bcommands\x18\t \x01(\x03R\bcommands\x12\x1a\n" +
 	"\brestarts\x18\n" +
-	" \x01(\x03R\brestarts\"`\n" +
+	" \x01(\x03R\brestarts\"v\n" +
 	"\x12OpenSessionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
 	"\x03cwd\x18\x03 \x01(\fR\x03cwd\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\"b\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
+	"\x05plain\x18\x05 \x01(\bR\x05plain\"b\n" +
 	"\x13OpenSessionResponse\x121\n" +
 	"\asession\x18\x01 \x01(\v2\x17.berth.guest.v1.SessionR\asession\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\bR\acreated\"\xec\x01\n" +

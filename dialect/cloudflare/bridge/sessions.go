@@ -56,7 +56,7 @@ func (b *Bridge) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o := sandbox.SessionOptions{Name: sessionName(req.ID), Env: req.Env, Cwd: path.Join("/", req.Cwd), User: user}
+	o := sandbox.SessionOptions{Name: sessionName(req.ID), Env: req.Env, Cwd: path.Join("/", req.Cwd), User: user, Plain: true}
 	if !path.IsAbs(req.Cwd) {
 		o.Cwd = path.Join(workspace, req.Cwd)
 	}
@@ -103,7 +103,7 @@ func (b *Bridge) runInSession(ctx context.Context, id, session string, c command
 	if sandbox.KindOf(err) != sandbox.NotFound {
 		return events, err
 	}
-	if _, _, err := b.Engine.OpenSession(ctx, id, sandbox.SessionOptions{Name: name, Cwd: workspace, User: user}); err != nil {
+	if _, _, err := b.Engine.OpenSession(ctx, id, sandbox.SessionOptions{Name: name, Cwd: workspace, User: user, Plain: true}); err != nil {
 		return nil, err
 	}
 	return b.Engine.RunInSession(ctx, id, name, cmd)
