@@ -154,7 +154,7 @@ type Pauser interface {
 	Discard(ctx context.Context, id sandbox.ID) error
 }
 
-// Reducer is a Pauser that can give up the memory of what it has put aside.
+// Reducer is a Pauser that can give up the memory of what was put aside.
 type Reducer interface {
 	// Reduce makes of what Pause has kept with KeepMemory what it would have kept with
 	// KeepDisk, and returns the bytes for that; those that were given are void then.
@@ -164,6 +164,12 @@ type Reducer interface {
 	// it returns the bytes as they are, so that a Reduce that was cut short can be done
 	// again with what Find tells.
 	Reduce(ctx context.Context, spec Spec, saved []byte) ([]byte, error)
+
+	// ReduceFrom puts the disk alone of what a captured folder holds aside under spec's
+	// id, which is not in use, and returns the bytes for Resume. Nothing of it runs
+	// meanwhile, under the same terms. The folder and the spec are as for Restore. After
+	// an error nothing is left; all that the bytes stand for survives the loss of power.
+	ReduceFrom(ctx context.Context, spec Spec, dir string) ([]byte, error)
 }
 
 // Keeper is a Pauser that can say how much room what it has put aside takes.

@@ -35,7 +35,7 @@ func (e *Engine) putAside(ctx context.Context, id sandbox.ID, p putting) (sandbo
 		return s.Sandbox, nil
 	case sandbox.Running:
 	case sandbox.Paused: // to be stopped
-		if d, ok := e.drivers[s.Class].(driver.Reducer); ok && s.From == "" {
+		if d, ok := e.drivers[s.Class].(driver.Reducer); ok {
 			err := e.reduce(ctx, s, d, p.reason)
 			return s.Sandbox, err
 		}
@@ -100,7 +100,7 @@ func (e *Engine) putRunning(ctx context.Context, s *stored, p putting) (err erro
 // save is the three steps of a pause.
 func (e *Engine) save(ctx context.Context, s *stored, l *live, d driver.Pauser, p putting) error {
 	e.measure(ctx, s.ID, l) // the counters end with the machine
-	if err := e.intend(ctx, s, doing{Verb: p.op, Aside: p.to}); err != nil {
+	if err := e.intend(ctx, s, doing{Verb: p.op, Aside: p.to, Reason: p.reason}); err != nil {
 		return err
 	}
 	saved, err := d.Pause(ctx, l.machine, p.keep)

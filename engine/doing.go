@@ -30,8 +30,8 @@ import (
 //	resize          (1), (2)           a live machine          running, with the limits from before
 //	remove          (1), (2)           anything                deleted: the verb is finished
 //	rollback        (1), (2)           anything                put aside at the snapshot: the verb is finished
-//	resume, start   any step           nothing, but it was     put aside there, as before
-//	                                   put aside at a snapshot
+//	resume, start,  any step           nothing, but it was     put aside there, as before
+//	reduce                             put aside at a snapshot
 //
 // When the driver cannot tell, the record stays as it is and the verb that came
 // upon it returns the driver's error.
@@ -39,6 +39,7 @@ type doing struct {
 	Verb  string        `json:"verb"`            // pause, stop, reduce, resume, start, resize, remove, rollback
 	Aside sandbox.State `json:"aside,omitempty"` // the state of what is put aside, if that is what is found
 
+	Reason   string     `json:"reason,omitempty"`   // of a pause or stop, as its outcome will have it
 	Snapshot sandbox.ID `json:"snapshot,omitempty"` // of a rollback
 }
 
@@ -108,12 +109,21 @@ func (e *Engine) mend(ctx context.Context, s *stored) error {
 	case found.Saved != nil && s.Doing.Verb == "reduce":
 		return e.mendReduce(ctx, s, found)
 	case found.Saved != nil:
-		if err := e.transition(ctx, s, s.Doing.Aside, s.Reason, asideOps(s.ID, found.Saved)...); err != nil {
+		if err := e.transition(ctx, s, s.Doing.Aside, s.reasonAside(), asideOps(s.ID, found.Saved)...); err != nil {
 			return err
 		}
 		return e.drop(s.ID)
 	}
 	return e.takeUp(ctx, s, found.State)
+}
+
+// reasonAside is the reason of what was found put aside: that of the pause or stop that
+// was under way, or as before.
+func (s *stored) reasonAside() string {
+	if s.Doing.Verb == "pause" || s.Doing.Verb == "stop" {
+		return s.Doing.Reason
+	}
+	return s.Reason
 }
 
 // find asks the driver what there is of a machine whose verb was cut short.

@@ -101,6 +101,25 @@ func (w *world) Restore(ctx context.Context, s driver.Spec, dir string) (driver.
 	return m, nil
 }
 
+func (w *world) ReduceFrom(_ context.Context, s driver.Spec, dir string) ([]byte, error) {
+	if err := w.failing("reduce"); err != nil {
+		return nil, err
+	}
+	disk, err := os.ReadFile(filepath.Join(dir, "disk"))
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.machines[s.ID] != nil || w.aside[s.ID] != nil {
+		return nil, sandbox.Errorf("reduce", sandbox.Conflict, "two owners of %s", s.ID)
+	}
+	w.count++
+	k := &kept{content: content{disk: string(disk)}, token: fmt.Sprintf("%s kept disk #%d", s.ID, w.count)}
+	w.aside[s.ID] = k
+	return []byte(k.token), nil
+}
+
 func (w *world) Fits(about driver.About) error {
 	if about.Engine != puppetEngine {
 		return &sandbox.Error{Op: "check", Kind: sandbox.Unsupported, Err: fmt.Errorf("it is of %q", about.Engine), Hint: "use that"}
@@ -114,6 +133,11 @@ func (m mortal) Capture(ctx context.Context, dm driver.Machine, keep driver.Keep
 
 func (m mortal) CaptureSaved(ctx context.Context, id sandbox.ID, saved []byte, dir string) error {
 	return m.fate.pass("driver capture saved", func() error { return m.world.CaptureSaved(ctx, id, saved, dir) })
+}
+
+func (m mortal) ReduceFrom(ctx context.Context, s driver.Spec, dir string) (left []byte, err error) {
+	err = m.fate.pass("driver reduce from", func() error { left, err = m.world.ReduceFrom(ctx, s, dir); return err })
+	return left, err
 }
 
 func (m mortal) Restore(ctx context.Context, s driver.Spec, dir string) (driver.Machine, error) {

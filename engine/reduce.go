@@ -19,17 +19,15 @@ func (e *Engine) reduce(ctx context.Context, s *stored, d driver.Reducer, reason
 	}
 	defer give()
 	t.stage("queue")
-	saved, err := e.records.Get(ctx, savedKey(s.ID))
-	if err != nil {
-		return fail("find what was kept", "", err)
-	}
-	spec, err := e.spec(ctx, s)
+	lessen, release, err := e.reduction(ctx, s, d)
 	if err != nil {
 		return err
 	}
-	err = e.intend(ctx, s, doing{Verb: "reduce", Aside: sandbox.Paused})
+	defer release()
+	t.stage("fetch")
+	err = e.intend(ctx, s, doing{Verb: "reduce", Aside: sandbox.Paused, Reason: reason})
 	if err == nil {
-		err = e.reduced(ctx, s, d, spec, saved.Value, reason)
+		err = e.reduced(ctx, s, reason, lessen)
 	}
 	if err == nil {
 		return nil
@@ -43,20 +41,60 @@ func (e *Engine) reduce(ctx context.Context, s *stored, d driver.Reducer, reason
 	return err
 }
 
-// reduced is the driver's part, and its outcome.
-func (e *Engine) reduced(ctx context.Context, s *stored, d driver.Reducer, spec driver.Spec, saved []byte, reason string) error {
-	left, err := d.Reduce(ctx, spec, saved)
+// reduction is the driver's part of a reduce: of what a pause has kept, or of the
+// snapshot that the sandbox waits at.
+func (e *Engine) reduction(ctx context.Context, s *stored, d driver.Reducer) (lessen func(context.Context) ([]byte, error), release func(), err error) {
+	spec, err := e.spec(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.From == "" {
+		saved, err := e.records.Get(ctx, savedKey(s.ID))
+		if err != nil {
+			return nil, nil, fail("find what was kept", "", err)
+		}
+		return func(ctx context.Context) ([]byte, error) { return d.Reduce(ctx, spec, saved.Value) }, func() {}, nil
+	}
+	sh, err := e.loadShot(ctx, s.Account, s.From)
+	if err != nil {
+		return nil, nil, &sandbox.Error{Op: "find its snapshot", Kind: sandbox.Internal, Err: err}
+	}
+	dir, release, err := e.fetchFor(ctx, sh, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context) ([]byte, error) { return d.ReduceFrom(ctx, spec, dir) }, release, nil
+}
+
+// reduced calls the driver and writes the outcome down.
+func (e *Engine) reduced(ctx context.Context, s *stored, reason string, lessen func(context.Context) ([]byte, error)) error {
+	left, err := lessen(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := bounded(ctx, undoTime)
 	defer cancel()
-	return e.transition(ctx, s, sandbox.Stopped, reason, asideOps(s.ID, left)...)
+	return e.stopped(ctx, s, reason, left)
+}
+
+// stopped puts on record what is left of a sandbox that has given up its memory, and
+// waits at no snapshot any more.
+func (e *Engine) stopped(ctx context.Context, s *stored, reason string, left []byte) error {
+	next := *s
+	next.From = ""
+	if err := e.transition(ctx, &next, sandbox.Stopped, reason, asideOps(s.ID, left)...); err != nil {
+		return err
+	}
+	*s = next
+	return nil
 }
 
 // mendReduce finishes a reduce that was cut short, with what the driver has found, or
 // leaves the sandbox paused as it was if that cannot be.
 func (e *Engine) mendReduce(ctx context.Context, s *stored, found driver.Found) error {
+	if s.From != "" { // then what is found is there because all was done
+		return e.stopped(ctx, s, s.Doing.Reason, found.Saved)
+	}
 	back := func() error {
 		return e.transition(ctx, s, sandbox.Paused, s.Reason, asideOps(s.ID, found.Saved)...)
 	}
@@ -75,5 +113,5 @@ func (e *Engine) mendReduce(ctx context.Context, s *stored, found driver.Found) 
 	case err != nil:
 		return back()
 	}
-	return e.transition(ctx, s, sandbox.Stopped, "", asideOps(s.ID, left)...)
+	return e.stopped(ctx, s, s.Doing.Reason, left)
 }

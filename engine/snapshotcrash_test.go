@@ -49,6 +49,18 @@ type crashCase struct {
 	from  sandbox.State
 	do    func(ctx context.Context, e *engine.Engine) error
 	check func(x *town, done bool, how string)
+	first func(ctx context.Context, e *engine.Engine) error // before it; nil: nothing
+}
+
+// town is where the case happens.
+func (c *crashCase) town(t *testing.T) (*town, *memory.Store) {
+	x, b := keepingTown(t, c.from)
+	if c.first != nil {
+		if err := c.first(operator(t), x.e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x, b
 }
 
 func crashCases() []crashCase {
@@ -61,16 +73,20 @@ func crashCases() []crashCase {
 		return err
 	}
 	all := []crashCase{
-		{"remove a snapshot", sandbox.Running, func(ctx context.Context, e *engine.Engine) error { return e.RemoveSnapshot(ctx, "then") }, (*town).removed},
+		{"remove a snapshot", sandbox.Running, func(ctx context.Context, e *engine.Engine) error { return e.RemoveSnapshot(ctx, "then") }, (*town).removed, nil},
 		{"create from a snapshot", sandbox.Running, func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Create(ctx, sandbox.CreateRequest{Name: "child", Snapshot: "then"})
 			return err
-		}, (*town).born},
+		}, (*town).born, nil},
+		{"stop one that waits at a snapshot", sandbox.Paused, func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Stop(ctx, "box")
+			return err
+		}, (*town).stoppedThere, back},
 	}
 	for _, from := range []sandbox.State{sandbox.Running, sandbox.Paused, sandbox.Stopped} {
 		all = append(all,
-			crashCase{"snapshot of one that is " + string(from), from, take, (*town).taken},
-			crashCase{"roll back one that is " + string(from), from, back, (*town).takenBack})
+			crashCase{"snapshot of one that is " + string(from), from, take, (*town).taken, nil},
+			crashCase{"roll back one that is " + string(from), from, back, (*town).takenBack, nil})
 	}
 	return all
 }
@@ -80,7 +96,7 @@ func crashCases() []crashCase {
 func TestSnapshotCrashes(t *testing.T) {
 	for _, c := range crashCases() {
 		t.Run(c.name, func(t *testing.T) {
-			x, b := keepingTown(t, c.from)
+			x, b := c.town(t)
 			x.fate.arm(-1, "")
 			if err := c.do(operator(t), x.e); err != nil {
 				t.Fatal(err)
@@ -104,7 +120,7 @@ func (c *crashCase) crash(t *testing.T, at int, how fault, what string) {
 	t.Helper()
 	// recovery -1 is undisturbed; the others end when there is no such step.
 	for recovery := -1; ; recovery++ {
-		x, b := keepingTown(t, c.from)
+		x, b := c.town(t)
 		x.fate.arm(at, how)
 		err := c.do(operator(t), x.e)
 		if how == errorBefore || how == errorAfter {
@@ -211,6 +227,24 @@ func (x *town) takenBack(done bool, how string) {
 		ok = append(ok, x.was, content{"", x.was.disk})
 	}
 	x.inside(how, func(c content) bool { return slices.Contains(ok, c) })
+}
+
+// stoppedThere: it waits at the snapshot yet, or has that one's disk alone and needs the
+// snapshot no more.
+func (x *town) stoppedThere(done bool, how string) {
+	x.t.Helper()
+	got, err := x.e.Get(operator(x.t), "box")
+	if err != nil {
+		x.t.Fatalf("%s: %v", how, err)
+	}
+	want := content{"memory then", "disk then"}
+	switch {
+	case got.State == sandbox.Stopped:
+		want.memory = ""
+	case done || got.State != sandbox.Paused:
+		x.t.Errorf("%s: it is %s", how, got.State)
+	}
+	x.inside(how, func(c content) bool { return c == want })
 }
 
 // inside wakes the sandbox and looks.

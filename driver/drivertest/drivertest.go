@@ -94,6 +94,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"PauseDisk", testPauseDisk},
 		{"PauseReopen", testPauseReopen},
 		{"Reduce", testReduce},
+		{"ReduceFrom", testReduceFrom},
 		{"PauseRefusals", testPauseRefusals},
 		{"PauseDead", testPauseDead},
 		{"PauseFailure", testPauseFailure},

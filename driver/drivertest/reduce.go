@@ -13,6 +13,73 @@ import (
 // tick makes a file longer for as long as it runs.
 const tick = `while :; do echo x >> ticks; done`
 
+// testReduceFrom: of what was captured with its memory the disk alone is put aside, and
+// nothing of it runs for that.
+func testReduceFrom(t *testing.T, h Harness) {
+	b, ok := makeBed(t, h)
+	if !ok {
+		return
+	}
+	r, can := b.d.(driver.Reducer)
+	c, too := b.d.(driver.Snapshotter)
+	if !can || !too {
+		t.Logf("LOUDLY: the driver %s puts nothing aside of what was captured", h.Driver.Class())
+		b.end()
+		return
+	}
+	output(t, b.guest, `echo kept > file; chmod 640 file; mkdir dir; echo in > dir/in; rm -f ticks`)
+	const look = `stat -c '%n %F %a %u:%g' file dir dir/in; cat file dir/in`
+	before := output(t, b.guest, look)
+	cmd := sh(tick)
+	cmd.Detach = true
+	ev, err := b.guest.Start(within(t), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev.Close()
+	dir := t.TempDir()
+	err = c.Capture(within(t), b.m, driver.KeepMemory, dir)
+	if kind := sandbox.KindOf(err); kind == sandbox.Unsupported { // then the disk has all that there is
+		err = c.Capture(within(t), b.m, driver.KeepDisk, dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ReduceFrom(within(t), b.spec, dir); err == nil {
+		t.Fatal("it was put aside under the id of one that runs")
+	}
+	stop(t, b.m)
+	b.m = nil
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.ReduceFrom(ended, b.spec, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("in an ended context: %v", err)
+	}
+	_, err = r.ReduceFrom(within(t), b.spec, t.TempDir())
+	wantKind(t, "of an empty folder", err, sandbox.Invalid)
+	saved, err := r.ReduceFrom(within(t), b.spec, dir)
+	if err != nil {
+		t.Fatalf("%v (%s)", err, sandbox.HintOf(err))
+	}
+	if h.Awake != nil && len(h.Awake()) > 0 {
+		t.Errorf("something of it is awake: %q", h.Awake())
+	}
+	if f, ok := b.d.(driver.Finder); ok {
+		if found, err := f.Find(within(t), b.spec.ID); err != nil || !bytes.Equal(found.Saved, saved) {
+			t.Errorf("found %q, %v, want what was put aside", found.Saved, err)
+		}
+	}
+	b.resume(saved)
+	if after := output(t, b.guest, look); after != before {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+	if got := output(t, b.guest, "a=$(cat ticks | wc -c); sleep 0.2; test $(cat ticks | wc -c) = $a && echo still"); got != "still\n" {
+		t.Error("a program goes on without its memory")
+	}
+	b.end()
+}
+
 // testReduce: what was put aside with its memory gives that up, and its programs end
 // where they stood.
 func testReduce(t *testing.T, h Harness) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
@@ -46,4 +47,18 @@ func (d *Driver) reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte
 	delete(d.aside, s.ID)
 	d.mu.Unlock()
 	return out, kept.in.halt(s.ID)
+}
+
+// ReduceFrom implements driver.Reducer. A captured folder holds a disk alone, so a
+// machine that is made of it and put aside at once has run nothing of it.
+func (d *Driver) ReduceFrom(ctx context.Context, spec driver.Spec, dir string) ([]byte, error) {
+	m, err := d.Restore(ctx, spec, dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.Pause(ctx, m, driver.KeepDisk)
+	if err != nil {
+		return nil, errors.Join(err, m.Stop(context.WithoutCancel(ctx)))
+	}
+	return b, nil
 }
