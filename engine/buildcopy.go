@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/tarball"
 )
 
 // contentKey names the bytes that a copy puts into a root.
@@ -87,6 +88,9 @@ func (b *building) pick(ctx context.Context, c *sandbox.CopyStep) (p picked, err
 		delete(missing, m.source)
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%d %q %q %d %o\n", m.source, m.name, h.Linkname, h.Typeflag, h.Mode)
+		if a := tarball.Attributes(h.PAXRecords); a != nil {
+			fmt.Fprintf(sum, "%q\n", a) // whose keys are in order
+		}
 		if _, err := io.Copy(sum, body); err != nil {
 			return err
 		}
@@ -295,7 +299,8 @@ func (b *building) unpackInto(ctx context.Context, s *stage, c *sandbox.CopyStep
 
 // writeEntry writes one entry under another name.
 func writeEntry(out *tar.Writer, h *tar.Header, name string, mode *uint32, body io.Reader) error {
-	e := &tar.Header{Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size, Mode: h.Mode & 0o7777, ModTime: h.ModTime, Format: tar.FormatPAX}
+	e := &tar.Header{Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size, Mode: h.Mode & 0o7777, ModTime: h.ModTime, Format: tar.FormatPAX,
+		PAXRecords: tarball.Attributes(h.PAXRecords)}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink:
 	case tar.TypeLink:

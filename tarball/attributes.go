@@ -39,10 +39,10 @@ func Attributes(records map[string]string) map[string]string {
 	return found
 }
 
-// attributes are the extended attributes of an open file that go with it.
-// One that goes away meanwhile, or cannot be read, is left out; what exceeds the
-// bounds too.
-func attributes(f *os.File) map[string]string {
+// AttributesOf are the extended attributes of an open file that go with it, as records
+// of a stream's entry; nil if there are none. One that goes away meanwhile, or cannot be
+// read, is left out; what exceeds the bounds too.
+func AttributesOf(f *os.File) map[string]string {
 	list := make([]byte, unix.PathMax)
 	n, err := unix.Flistxattr(int(f.Fd()), list)
 	if err != nil || n == 0 {

@@ -136,7 +136,7 @@ func (k *packer) folder(dir *os.Root, info fs.FileInfo, name string, depth int) 
 		return nil
 	}
 	k.counts.Folders++
-	if err := k.header(info, name+"/", "", attributes(f)); err != nil {
+	if err := k.header(info, name+"/", "", AttributesOf(f)); err != nil {
 		return err
 	}
 	for {
@@ -188,7 +188,7 @@ func (k *packer) file(dir *os.Root, file, name string) error {
 		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
 		return k.out.WriteHeader(h)
 	}
-	if err := k.header(info, name, "", attributes(f)); err != nil {
+	if err := k.header(info, name, "", AttributesOf(f)); err != nil {
 		return err
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{k.out}, &steady{k.ctx, io.LimitReader(f, info.Size())}, k.buf)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/client"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/tarball"
 )
 
 // buildFiles is what a build takes from this machine.
@@ -132,19 +133,25 @@ func pack(ctx context.Context, dir string, ignored *patternmatcher.PatternMatche
 	return errors.Join(err, out.Close())
 }
 
+// packOne writes one entry. What files have beside their bytes goes along.
 func packOne(root *os.Root, name string, out *tar.Writer) error {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return err
 	}
-	target := ""
+	target, body := "", (*os.File)(nil)
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		if target, err = root.Readlink(name); err != nil {
-			return err
+		target, err = root.Readlink(name)
+	case info.IsDir() || info.Mode().IsRegular():
+		if body, err = root.Open(name); err == nil {
+			defer body.Close()
 		}
-	case !info.IsDir() && !info.Mode().IsRegular():
+	default:
 		return nil // sockets and the like are of no use elsewhere
+	}
+	if err != nil {
+		return err
 	}
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
@@ -152,17 +159,15 @@ func packOne(root *os.Root, name string, out *tar.Writer) error {
 	}
 	h.Name, h.ModTime, h.AccessTime, h.ChangeTime = name, time.Unix(0, 0), time.Time{}, time.Time{}
 	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
+	if body != nil {
+		h.PAXRecords = tarball.AttributesOf(body)
+	}
 	if info.IsDir() {
 		h.Name += "/"
 	}
 	if err := out.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	file, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.Copy(out, io.LimitReader(file, h.Size))
+	_, err = io.Copy(out, io.LimitReader(body, h.Size))
 	return err
 }
