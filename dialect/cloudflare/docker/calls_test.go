@@ -66,8 +66,11 @@ func TestCalls(t *testing.T) {
 		{"GET", "/exec/0000/json", "", 404, "No such exec instance"},
 		{"POST", "/commit?container=x&repo=r", "", 404, "No such container"},
 		{"POST", "/volumes/create", `{"Name":"workerd-snap-1"}`, 501, "volume"},
-		{"GET", "/volumes/workerd-snap-1", "", 404, "no such volume"},
-		{"DELETE", "/volumes/workerd-snap-1", "", 404, "no such volume"},
+		{"GET", "/volumes/workerd-snap-1", "", 501, "volume"},
+		{"DELETE", "/volumes/workerd-snap-1", "", 501, "volume"},
+		{"GET", "/volumes?filters=x", "", 400, "filters"},
+		{"POST", "/containers/create?name=x", `{"Image":"` + vendorRef + `","HostConfig":{"Mounts":[{"Type":"volume","Target":"/host"}]}}`, 400, "names no volume"},
+		{"POST", "/containers/create?name=x", `{"Image":"` + vendorRef + `","Entrypoint":[{}]}`, 400, "read request"},
 		{"GET", "/swarm", "", 404, "page not found"},
 		{"POST", "/build", "", 404, "page not found"},
 	} {

@@ -72,22 +72,26 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	if err != nil {
 		return "", err
 	}
+	volumes, err := volumesOf(b.HostConfig.Mounts)
+	if err != nil {
+		return "", err
+	}
 	old, err := d.find(ctx, name)
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound:
 	case err != nil:
 		return "", err
 	case !d.forget: // also one that runs: its maker has lost sight of it while no server answered
-		if old.Image == st.Image && old.box.Image == img.digest {
+		if old.Image == st.Image && old.box.Image == img.digest && len(volumes)+len(old.box.Volumes) == 0 {
 			return d.adopt(ctx, old, st, b.Env)
 		}
-		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now
+		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now, or what it begins with
 			return "", err
 		}
 	default:
 		return "", taken(name)
 	}
-	return d.make(ctx, st, img, b)
+	return d.make(ctx, st, img, b.Env, volumes)
 }
 
 func taken(name string) error {
@@ -97,11 +101,6 @@ func taken(name string) error {
 
 // checkHost refuses what would give a container a part of the host.
 func checkHost(h *hostConfig) error {
-	for _, m := range h.Mounts {
-		if m.Type != "" {
-			return unsupported("mount "+printable(m.Source), "volumes and folders of the host are not mounted")
-		}
-	}
 	if len(h.Binds) > 0 {
 		return unsupported("mount "+printable(h.Binds[0]), "folders of the host are not mounted")
 	}
@@ -144,18 +143,18 @@ func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error
 }
 
 // make makes the sandbox of a new container.
-func (d *Dialect) make(ctx context.Context, st *state, img *image, b *createBody) (string, error) {
+func (d *Dialect) make(ctx context.Context, st *state, img *image, lines []string, volumes []sandbox.VolumeMount) (string, error) {
 	kept, err := st.encode()
 	if err != nil {
 		return "", err
 	}
-	env, err := environment(b.Env)
+	env, err := environment(lines)
 	if err != nil {
 		return "", err
 	}
 	req := sandbox.CreateRequest{
 		Template: img.template, Snapshot: img.snapshot, Name: boxName(st.Name), Env: env,
-		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st),
+		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st), Volumes: volumes,
 	}
 	if !img.sized && img.snapshot == "" {
 		req.Type = d.kind

@@ -53,6 +53,11 @@ type Engine interface {
 	Snapshot(ctx context.Context, id string, req sandbox.SnapshotRequest) (sandbox.Snapshot, error)
 	GetSnapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
 	RemoveSnapshot(ctx context.Context, id string) error
+
+	CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (sandbox.Volume, error)
+	Volume(ctx context.Context, given string) (sandbox.Volume, error)
+	Volumes(ctx context.Context) ([]sandbox.Volume, error)
+	RemoveVolume(ctx context.Context, given string) error
 }
 
 // Config is what a Dialect is made of.

@@ -19,9 +19,10 @@ const sweepEvery = time.Hour
 
 // waits reports whether a container that is removed leaves its sandbox to the next one
 // of its name. workerd removes those that sleep, shortly after that, and what it wants
-// to end for good while it still runs.
+// to end for good while it still runs. What has volumes begins with what is in them each
+// time, and workerd removes those with it.
 func (d *Dialect) waits(c *container) bool {
-	return !d.forget && c.Phase == exited && strings.HasPrefix(c.Name, workerdPrefix)
+	return !d.forget && c.Phase == exited && strings.HasPrefix(c.Name, workerdPrefix) && len(c.box.Volumes) == 0
 }
 
 // leave removes a container and leaves its sandbox as it is, until the next container
@@ -64,7 +65,7 @@ func (d *Dialect) sweepOnce(ctx context.Context, now time.Time) error {
 			}
 		}
 	}
-	return nil
+	return d.sweepClones(ctx, now)
 }
 
 // isOver reports whether nobody has come back to a container for as long as it is kept.

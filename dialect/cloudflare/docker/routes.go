@@ -36,8 +36,8 @@ func (d *Dialect) calls() map[string]handler {
 		"GET /networks/{network}":        d.network,
 		"GET /volumes":                   d.volumes,
 		"POST /volumes/create":           d.createVolume,
-		"GET /volumes/{volume}":          d.volume,
-		"DELETE /volumes/{volume}":       d.volume,
+		"GET /volumes/{volume}":          d.inspectVolume,
+		"DELETE /volumes/{volume}":       d.removeVolume,
 	}
 }
 

@@ -36,18 +36,3 @@ func (d *Dialect) network(w http.ResponseWriter, r *http.Request) error {
 	})
 	return nil
 }
-
-// volumes lists none: nothing of the host is mounted into a sandbox.
-func (d *Dialect) volumes(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, map[string]any{"Volumes": []string{}, "Warnings": []string{}})
-	return nil
-}
-
-func (d *Dialect) createVolume(http.ResponseWriter, *http.Request) error {
-	return unsupported("make a volume", "volumes are not mounted: commit keeps a whole container")
-}
-
-func (d *Dialect) volume(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusNotFound, map[string]string{"message": "no such volume"})
-	return nil
-}

@@ -17,8 +17,8 @@ const maxBody = 1 << 20
 type createBody struct {
 	Image      string
 	Env        []string
-	Cmd        []string
-	Entrypoint []string
+	Cmd        words
+	Entrypoint words
 	WorkingDir string
 	User       string
 	Labels     map[string]string
@@ -39,6 +39,22 @@ type hostConfig struct {
 type mount struct {
 	Type, Source, Target string
 	ReadOnly             bool
+}
+
+// words are a command, of which clients send a single word as it is too.
+type words []string
+
+// UnmarshalJSON reads either form.
+func (w *words) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*w = nil
+		if one != "" {
+			*w = words{one}
+		}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(w))
 }
 
 // inspectBody describes a container.
