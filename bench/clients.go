@@ -17,7 +17,7 @@ import (
 // API's in turn: the scripts test/clients/*/bench.mjs, run with the packages that their
 // folders pin. It wants node and npm, and is run from the module's root.
 func clients(ctx context.Context, s *server) (all []row, err error) {
-	scripts, err := filepath.Glob("test/clients/*/bench.mjs")
+	scripts, err := filepath.Glob("test/clients/*/bench.mjs") // those of deeper folders are measures of their own
 	if err != nil || len(scripts) == 0 {
 		return nil, fmt.Errorf("no test/clients/*/bench.mjs here: run it from the module's root (%v)", err)
 	}
@@ -36,17 +36,25 @@ func clients(ctx context.Context, s *server) (all []row, err error) {
 	return all, nil
 }
 
-// script runs one script in a folder of its own, and reads the rows that it prints.
-func (s *server) script(ctx context.Context, script string) (all []row, err error) {
+// script runs one script in a folder of its own, beside the others of its folder, and
+// reads the rows that it prints.
+func (s *server) script(ctx context.Context, script string, env ...string) (all []row, err error) {
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	for _, name := range []string{"package.json", "package-lock.json", filepath.Base(script)} {
-		b, err := os.ReadFile(filepath.Join(filepath.Dir(script), name))
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(script), "*.mjs"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		files = append(files, filepath.Join(filepath.Dir(script), name))
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), b, 0o644)
 		}
 		if err != nil {
 			return nil, err
@@ -59,7 +67,7 @@ func (s *server) script(ctx context.Context, script string) (all []row, err erro
 	}
 	node := exec.CommandContext(ctx, "node", filepath.Base(script))
 	node.Dir, node.Stderr = dir, os.Stderr
-	node.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_API_KEY="+s.key)
+	node.Env = append(append(os.Environ(), "BERTH_URL="+s.url, "BERTH_API_KEY="+s.key), env...)
 	out, err := node.Output()
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ var measures = []struct {
 	{"preview", preview},
 	{"inject", inject},
 	{"sdk", clients},
+	{"workerd", workerd},
 	{"layer", layer},
 	{"crowd", crowd},
 	{"many", many},

@@ -27,6 +27,7 @@ type server struct {
 	key     string
 	cmd     *exec.Cmd
 	scratch string // removed at the end; "" keeps the data
+	socket  string // of the containers' calls
 	outside *outside
 }
 
@@ -48,7 +49,8 @@ func startServer(ctx context.Context, berth, data string, warm int) (*server, er
 	if s.outside, err = openOutside(); err != nil {
 		return nil, err
 	}
-	s.cmd = exec.Command(berth, append([]string{"serve", "--data", data, "--listen", addr}, s.outside.flags...)...)
+	s.socket = filepath.Join(data, "docker.sock")
+	s.cmd = exec.Command(berth, append([]string{"serve", "--data", data, "--listen", addr, "--docker-socket", s.socket}, s.outside.flags...)...)
 	if warm >= 0 {
 		s.cmd.Args = append(s.cmd.Args, "--warm", strconv.Itoa(warm))
 	}

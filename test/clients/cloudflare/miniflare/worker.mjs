@@ -17,6 +17,9 @@ Sandbox.outboundByHost = {
   'one.example': async (request, env, ctx) => new Response(`one of ${ctx.className}: ${new URL(request.url).pathname}`),
 }
 
+// Plain is a sandbox whose traffic is nobody's business.
+export class Plain extends Base {}
+
 const json = (value) => Response.json(value ?? null)
 
 const calls = {
@@ -56,7 +59,7 @@ export default {
     if (preview) return preview
     const url = new URL(request.url)
     const [, id, call] = url.pathname.split('/')
-    const sandbox = getSandbox(env.Sandbox, id, { transport: url.searchParams.get('transport') ?? 'http' })
+    const sandbox = getSandbox(env[url.searchParams.get('class') ?? 'Sandbox'], id, { transport: url.searchParams.get('transport') ?? 'http' })
     try {
       if (call === 'connect') return await sandbox.wsConnect(request, Number(url.searchParams.get('port')))
       if (!calls[call]) return new Response('no such call', { status: 404 })
