@@ -58,7 +58,7 @@ func (p *program) doctorCommand() *cobra.Command {
 func (x *examination) examine(ctx context.Context) []finding {
 	var all []finding
 	for _, check := range []func(context.Context) []finding{
-		x.privilege, x.kernel, x.cgroups, x.tun, x.programs, x.memory, x.disk, x.port, x.trust, x.gvisor, x.kvm,
+		x.privilege, x.kernel, x.cgroups, x.tun, x.programs, x.memory, x.disk, x.port, x.trust, x.certificates, x.gvisor, x.kvm,
 	} {
 		all = append(all, check(ctx)...)
 	}

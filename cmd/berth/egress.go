@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,7 +26,7 @@ type egressFlags struct {
 func (f *egressFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.allow, "egress-allow", nil, "network that sandboxes may reach although it is private or the host's own, such as 10.1.0.0/16")
 	flags.StringSliceVar(&f.deny, "egress-deny", nil, "network that no sandbox reaches, whatever its policy says")
-	flags.StringSliceVar(&f.resolvers, "resolver", nil, "address of a DNS server to ask for the sandboxes (default: those of /etc/resolv.conf)")
+	flags.StringSliceVar(&f.resolvers, "resolver", nil, "address of a DNS server to ask for the sandboxes, and for proofs of domains (default: those of /etc/resolv.conf)")
 	flags.IntVar(&f.flows, "egress-connections", 1024, "connections that one sandbox may have open to the outside")
 	flags.StringVar(&f.auditKeep, "audit-size", "512MiB", "how much of the audit is kept, at most")
 	flags.IntVar(&f.auditDays, "audit-days", 90, "how long it is kept, at most")
@@ -64,6 +67,19 @@ func (f *egressFlags) config() (netgw.Config, error) {
 		c.Resolvers = append(c.Resolvers, a)
 	}
 	return c, nil
+}
+
+// lookup asks the resolvers of a configuration, each in its turn, or the system's if it
+// names none.
+func lookup(c netgw.Config) *net.Resolver {
+	if len(c.Resolvers) == 0 {
+		return net.DefaultResolver
+	}
+	var asked atomic.Uint64
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		next := c.Resolvers[asked.Add(1)%uint64(len(c.Resolvers))]
+		return new(net.Dialer).DialContext(ctx, network, next.String())
+	}}
 }
 
 // openTotal is how many connections all sandboxes may have open: each takes a

@@ -70,6 +70,9 @@ func openIngress(ctx context.Context, f *serveFlags, data string, plain net.Addr
 	if address == "" && f.listen == defaultListen {
 		address = defaultHTTPS
 	}
+	if address == "" && f.ingress.acme {
+		return nil, usage("give --https-listen too: what was got would be served by nobody", "--acme without a listener with TLS")
+	}
 	if address == "" {
 		return in, nil
 	}

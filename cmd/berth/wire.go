@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,6 +73,7 @@ type ground struct {
 	audit     *audit.Log
 	keeping   *secretKeeping
 	gateway   *netgw.Gateway
+	names     *net.Resolver
 	driver    driver.Driver
 	templates *image.Store
 	contexts  *blobdisk.Store
@@ -132,6 +134,7 @@ func (h *house) openOutward(ctx context.Context, f *serveFlags, data string, g *
 	outward.Audit, outward.Intercept = g.audit, looking{g.keeping.proxy}
 	g.egress = docker.NewEgress(authority{g.keeping.proxy})
 	outward.Diverters = map[string]netgw.Diverter{docker.DiverterName: diverting{g.egress}}
+	g.names = lookup(outward)
 	if g.gateway, err = netgw.New(outward); err != nil {
 		return err
 	}
@@ -197,7 +200,7 @@ func (h *house) openEngine(ctx context.Context, f *serveFlags, data string, g *g
 		Events:      f.config.Limits.Events,
 		SignSecret:  g.secret,
 		Domain:      f.domain,
-		Proofs:      &edge.Prover{},
+		Proofs:      &edge.Prover{Resolver: g.names},
 	})
 	if err != nil {
 		return nil, err

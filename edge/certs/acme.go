@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
@@ -50,9 +52,13 @@ func NewACME(c ACMEConfig) (*ACME, error) {
 		Storage: &certmagic.FileStorage{Path: c.Dir}, Logger: quiet,
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: c.Allowed},
 		OnEvent: func(ctx context.Context, event string, data map[string]any) error {
-			return tell(ctx, c.Logger, event, data)
+			tell(ctx, c, event, data)
+			return nil
 		},
 	})
+	if err := pruneFailures(c.Dir, time.Now()); err != nil {
+		return nil, &sandbox.Error{Op: "open certificates", Kind: sandbox.Internal, Err: err}
+	}
 	roots, err := readRoots(c.Roots)
 	if err != nil {
 		return nil, err
@@ -96,15 +102,22 @@ func hostPort(a net.Addr) (host string, port int, err error) {
 	return host, port, err
 }
 
-// tell logs what became of a certificate.
-func tell(ctx context.Context, log *slog.Logger, event string, data map[string]any) error {
+// tell logs what became of a certificate, and keeps it for Standings.
+func tell(ctx context.Context, c ACMEConfig, event string, data map[string]any) {
+	name, _ := data["identifier"].(string)
 	switch event {
 	case "cert_obtained":
-		log.InfoContext(ctx, "certificate obtained", "name", data["identifier"], "renewal", data["renewal"])
+		c.Logger.InfoContext(ctx, "certificate obtained", "name", name, "renewal", data["renewal"])
+		if err := forgetFailure(c.Dir, name); err != nil {
+			c.Logger.WarnContext(ctx, "an earlier failure is still on the disk", "name", name, "error", err)
+		}
 	case "cert_failed":
-		log.WarnContext(ctx, "no certificate", "name", data["identifier"], "error", data["error"])
+		c.Logger.WarnContext(ctx, "no certificate", "name", name, "renewal", data["renewal"], "error", data["error"])
+		what := failure{Time: time.Now().UTC(), Error: fmt.Sprintf("%.1000v", data["error"])}
+		if err := noteFailure(c.Dir, name, what); err != nil {
+			c.Logger.WarnContext(ctx, "that failure is in this log alone", "name", name, "error", err)
+		}
 	}
-	return nil
 }
 
 // certificate is that of a name, got if need be: the handshake waits.
