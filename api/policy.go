@@ -36,7 +36,8 @@ func (a *API) setPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, wire.PolicySet{Policy: p, Warnings: warnings})
+	shown, _ := p.Detach()
+	return writeJSON(w, http.StatusOK, wire.PolicySet{Policy: *shown, Warnings: warnings})
 }
 
 // policySchema serves the schema of a policy's document: the part of this API's

@@ -107,8 +107,11 @@ func (e *Engine) plan(account string, req sandbox.CreateRequest) (*stored, error
 	s := &stored{Sandbox: sandbox.Sandbox{
 		ID: sandbox.NewID(), Account: account, Name: req.Name, State: sandbox.Starting, Template: req.Template, Class: req.Class,
 		Type: req.Type, Limits: limits, Env: req.Env, Metadata: req.Metadata, Tags: req.Tags,
-		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Checkpoint: req.Checkpoint, Wake: req.Wake, Policy: req.Policy, Volumes: req.Volumes, Created: now, Updated: now,
+		Idle: req.Idle, Lifetime: req.Lifetime, Budget: req.Budget, Checkpoint: req.Checkpoint, Wake: req.Wake, Volumes: req.Volumes, Created: now, Updated: now,
 	}}
+	if req.Policy != nil { // what goes on record must not hold its values
+		s.Policy, s.values = req.Policy.Detach()
+	}
 	return s, e.canCheckpoint(s)
 }
 
@@ -153,6 +156,9 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 
 	root, err := e.reserve(ctx, s, &undo)
 	if err != nil {
+		return err
+	}
+	if err := e.keepValues(ctx, s); err != nil {
 		return err
 	}
 	if err := e.enforce(ctx, s); err != nil {

@@ -22,6 +22,12 @@ type credentials interface {
 	Revoke(ctx context.Context, id sandbox.ID, secret string) error
 	Restore(ctx context.Context, id sandbox.ID, secret string) error
 
+	// Keep puts the values of a sandbox's policy away, in a set of that name. What
+	// has no text is taken from the set before: Invalid if that has none.
+	Keep(ctx context.Context, id sandbox.ID, set, before string, values []sandbox.RuleValue) error
+	// Prune removes all its sets but for the one that its policy has.
+	Prune(ctx context.Context, id sandbox.ID, set string) error
+
 	// Inherit gives a copy of a sandbox what it needs of the same kind.
 	Inherit(ctx context.Context, parent, child sandbox.ID) error
 	// Descend gives a sandbox that is made from an earlier state of another what
@@ -66,6 +72,22 @@ func (e *Engine) grant(ctx context.Context, s *stored) error {
 		names = append(names, s.Policy.Inject[i].Secrets()...)
 	}
 	return e.credentials.Grant(ctx, s.ID, names...)
+}
+
+// keepValues puts away what the policy of a sandbox that is being made says of
+// headers. Its record is there: what undoes that removes this too.
+func (e *Engine) keepValues(ctx context.Context, s *stored) error {
+	if len(s.values) == 0 {
+		return nil
+	}
+	if e.credentials == nil {
+		return noCredentials()
+	}
+	if err := e.credentials.Keep(ctx, s.ID, s.Policy.ValueSet, "", s.values); err != nil {
+		return err
+	}
+	s.values = nil
+	return nil
 }
 
 // endow gives a copy of a sandbox grants and an authority of its own, and puts
@@ -128,7 +150,7 @@ func (e *Engine) changeGrant(ctx context.Context, op, id, secret string, change 
 // into: then it must trust its own authority.
 func (s *stored) inspected() bool {
 	p := s.Policy
-	return p != nil && (len(p.Inject) > 0 || p.Divert != "" || slices.ContainsFunc(p.Allow, inspects) || slices.ContainsFunc(p.Deny, inspects))
+	return p != nil && (len(p.Inject) > 0 || p.DivertTLS || slices.ContainsFunc(p.Allow, inspects) || slices.ContainsFunc(p.Deny, inspects))
 }
 
 func inspects(r sandbox.Rule) bool { return r.Inspects() }

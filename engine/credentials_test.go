@@ -31,7 +31,7 @@ func newKeepingHouse(t *testing.T) (*house, *intercept.Proxy) {
 		t.Fatal(err)
 	}
 	vault := secret.NewVault(h.records, sealer, nil)
-	proxy, err := intercept.New(intercept.Config{Secrets: vault, Grants: secret.NewGrants(h.records), Records: h.records, Sealer: sealer})
+	proxy, err := intercept.New(intercept.Config{Secrets: vault, Grants: secret.NewGrants(h.records), Values: secret.NewValues(h.records, sealer), Records: h.records, Sealer: sealer})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,13 +115,17 @@ func (e *Engine) setPolicy(ctx context.Context, s *stored, p sandbox.Policy) err
 		return err
 	}
 	changed := *s
-	changed.Policy = &p
-	if err := e.enforce(ctx, &changed); err != nil {
-		return err
-	}
-	err := e.commit(ctx, s, &changed, sandbox.ChangePolicy)
+	err := e.changeValues(ctx, s, &changed, &p)
 	if err == nil {
-		return e.installTrust(ctx, s)
+		err = e.enforce(ctx, &changed)
+	}
+	if err != nil {
+		ctx, cancel := bounded(ctx, undoTime)
+		defer cancel()
+		return errors.Join(err, e.pruneValues(ctx, s))
+	}
+	if err = e.commit(ctx, s, &changed, sandbox.ChangePolicy); err == nil {
+		return errors.Join(e.pruneValues(ctx, s), e.installTrust(ctx, s))
 	}
 	ctx, cancel := bounded(ctx, undoTime)
 	defer cancel()
@@ -130,5 +134,32 @@ func (e *Engine) setPolicy(ctx context.Context, s *stored, p sandbox.Policy) err
 		e.release(s.ID)
 		return errors.Join(err, lerr)
 	}
-	return errors.Join(err, e.enforce(ctx, now))
+	return errors.Join(err, e.enforce(ctx, now), e.pruneValues(ctx, now))
+}
+
+// changeValues gives a sandbox a policy whose values are put away. Those of the
+// policy before stay until the new one is on record.
+func (e *Engine) changeValues(ctx context.Context, from, to *stored, p *sandbox.Policy) error {
+	bare, values := p.Detach()
+	to.Policy = bare
+	if len(values) == 0 {
+		return nil
+	}
+	before := ""
+	if from.Policy != nil {
+		before = from.Policy.ValueSet
+	}
+	return e.credentials.Keep(ctx, from.ID, bare.ValueSet, before, values)
+}
+
+// pruneValues removes the values of policies that a sandbox had.
+func (e *Engine) pruneValues(ctx context.Context, s *stored) error {
+	if e.credentials == nil {
+		return nil
+	}
+	set := ""
+	if s.Policy != nil {
+		set = s.Policy.ValueSet
+	}
+	return e.credentials.Prune(ctx, s.ID, set)
 }

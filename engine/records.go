@@ -53,6 +53,11 @@ type stored struct {
 	// that, and has not run since. There is nothing else of it.
 	From sandbox.ID `json:"from,omitempty"`
 
+	// ValueSet is Policy.ValueSet, which no document of a policy has.
+	ValueSet string `json:"value_set,omitempty"`
+
+	values []sandbox.RuleValue // of Policy, until they are put away
+
 	revision int64 // of the record; 0 before it is first written
 	unowned  bool  // written before there were accounts
 }
@@ -98,6 +103,9 @@ func decode(entry record.Entry) (*stored, error) {
 		s.Account, s.unowned = sandbox.MainAccount, true
 	}
 	s.setBase(s.Base)
+	if s.Policy != nil {
+		s.Policy.ValueSet = s.ValueSet
+	}
 	return s, nil
 }
 
@@ -194,6 +202,9 @@ func (s *stored) keys(t *record.Txn, from *stored) error {
 		add(record.Op{Key: recordKey(s.ID), Delete: true}, record.Op{Key: machineKey(s.ID), Delete: true},
 			record.Op{Key: savedKey(s.ID), Delete: true})
 	} else {
+		if s.ValueSet = ""; s.Policy != nil {
+			s.ValueSet = s.Policy.ValueSet
+		}
 		value, err := json.Marshal(s)
 		if err != nil {
 			return sandbox.Errorf("encode record", sandbox.Internal, "%w", err)

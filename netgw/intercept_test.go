@@ -216,3 +216,18 @@ func FuzzInspect(f *testing.F) {
 		}
 	})
 }
+
+func TestHostsOfInjectRules(t *testing.T) {
+	var in injects
+	in.add(&sandbox.Inject{Host: "*.example.com", Except: []string{"api.example.com", "*.dev.example.com"}})
+	in.add(&sandbox.Inject{Host: "x.dev.example.com"})
+	in.add(&sandbox.Inject{Host: "*.org"})
+	for name, want := range map[string]bool{
+		"www.example.com": true, "example.com": false, "api.example.com": false, "a.api.example.com": true,
+		"dev.example.com": true, "x.dev.example.com": true, "y.dev.example.com": false, "example.org": true, "org": false,
+	} {
+		if in.match(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 type rules struct {
 	policy      sandbox.Policy
 	allow, deny []rule
-	inject      domains  // hosts with an inject rule
+	inject      injects  // hosts with an inject rule
 	divert      Diverter // that decides before the rules do; nil: none
 }
 
@@ -70,6 +70,30 @@ func (d *domains) match(name string) bool {
 	}
 }
 
+// injects are the hosts that inject rules are about.
+type injects []struct{ host, except domains }
+
+func (in *injects) add(r *sandbox.Inject) {
+	one := struct{ host, except domains }{}
+	one.host.add(r.Host)
+	for _, d := range r.Except {
+		one.except.add(d)
+	}
+	*in = append(*in, one)
+}
+
+func (in injects) empty() bool { return len(in) == 0 }
+
+// match reports whether any rule is about a name in lower case.
+func (in injects) match(name string) bool {
+	for i := range in {
+		if in[i].host.match(name) && !in[i].except.match(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // compile makes a sandbox's policy ready, or says why it cannot be enforced.
 func (g *Gateway) compile(s *sandbox.Sandbox) (*rules, error) {
 	p := sandbox.DefaultPolicy()
@@ -97,7 +121,7 @@ func (g *Gateway) compile(s *sandbox.Sandbox) (*rules, error) {
 		r.deny = append(r.deny, compileRule(&p.Deny[i], "deny", i))
 	}
 	for _, in := range p.Inject {
-		r.inject.add(in.Host)
+		r.inject.add(&in)
 	}
 	if r.inspects() && g.intercept == nil {
 		return nil, &sandbox.Error{Op: "check policy", Kind: sandbox.Unsupported, Err: fmt.Errorf("it needs requests to be looked at, which this server does not do"),

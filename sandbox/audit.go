@@ -56,7 +56,7 @@ type AuditEntry struct {
 	Method     string   `json:"method,omitempty"`     // of a request
 	Path       string   `json:"path,omitempty"`       // of a request, without its query
 	Status     int      `json:"status,omitempty"`     // of a request's answer
-	Credential string   `json:"credential,omitempty"` // the name of the secret that was put in
+	Credential string   `json:"credential,omitempty"` // the names of the secrets that were put in, and of headers with values of the policy
 	Count      int64    `json:"count,omitempty"`      // how many such; 0 means one
 }
 

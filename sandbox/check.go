@@ -132,7 +132,7 @@ func (r *BuildRequest) Check() error {
 	if err := CheckName(r.Name); err != nil {
 		return err
 	}
-	if err := r.Policy.Check(); err != nil {
+	if err := errors.Join(r.Policy.Check(), r.Policy.CheckNoValues()); err != nil {
 		return err
 	}
 	if err := r.checkStaged(); err != nil {

@@ -24,6 +24,8 @@ func (p *Policy) Check() error {
 		if err := CheckName(p.Divert); err != nil {
 			return &Error{Op: op + ": divert", Err: err}
 		}
+	} else if p.DivertTLS {
+		return &Error{Op: op, Kind: Invalid, Err: errors.New("divert_tls is set, and divert is not"), Hint: "leave both out: doors set them"}
 	}
 	if p.Profile == ProfileNone && len(p.Allow)+len(p.Inject) > 0 {
 		return &Error{Op: op, Kind: Invalid, Err: errors.New("the profile none contradicts its allow and inject rules"), Hint: "take the profile allow-list, or no rules"}
@@ -48,6 +50,9 @@ func (p *Policy) Check() error {
 		if err := p.Inject[i].Check(); err != nil {
 			return &Error{Op: fmt.Sprintf("check policy: inject[%d]", i), Kind: Invalid, Err: err}
 		}
+	}
+	if err := p.checkValueBytes(); err != nil {
+		return err
 	}
 	return p.checkAgainstEachOther()
 }

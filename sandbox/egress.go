@@ -43,6 +43,14 @@ type Policy struct {
 	// the rules do, on behalf of a door that serves the sandbox: what it does not
 	// take over is left to them.
 	Divert string `json:"divert,omitempty"`
+
+	// DivertTLS has the sandbox trust its own authority: what Divert names may end its
+	// TLS.
+	DivertTLS bool `json:"divert_tls,omitempty"`
+
+	// ValueSet is what the server keeps the Values of Inject under. It is in no
+	// document: whoever puts a policy into force sets it.
+	ValueSet string `json:"-"`
 }
 
 // Rule matches connections. Of the conditions that it gives, all must hold; of

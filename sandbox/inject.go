@@ -12,7 +12,8 @@ import (
 // Bounds on what a policy says about hosts that are looked into.
 const (
 	MaxInjects      = 64   // rules of a policy
-	MaxInjectFields = 16   // headers, parameters and body marks of one rule
+	MaxInjectFields = 32   // headers, values, parameters and body marks of one rule
+	MaxExcepts      = 64   // hosts that one rule leaves out
 	MaxInjectValue  = 4096 // bytes of one template
 	MaxMatches      = 64   // methods, and as many paths, of one rule
 	minBodyMark     = 8    // bytes
@@ -32,13 +33,20 @@ const SecretMark = "${secret}"
 // match one request: each adds its own, and of two that set one field the first
 // counts.
 type Inject struct {
-	Host   string `json:"host"`             // "api.example.com", or "*.example.com": any name beneath it
-	Secret string `json:"secret,omitempty"` // its name; "" if the rule adds nothing
+	Host   string   `json:"host"`             // "api.example.com", or "*.example.com": any name beneath it
+	Except []string `json:"except,omitempty"` // hosts beneath it that the rule is not about
+	Secret string   `json:"secret,omitempty"` // its name; "" if no template needs one
 	Match
 
 	Header map[string]string `json:"header,omitempty"` // replaces the client's own of that name
 	Query  map[string]string `json:"query,omitempty"`  // replaces the client's own of that name
 	Basic  *InjectBasic      `json:"basic,omitempty"`  // the header Authorization
+
+	// Values are headers as they stand, which replace the client's own of that name.
+	// They need no secret: each is this sandbox's own, is sealed apart from the
+	// policy, and goes with the sandbox. Who reads the policy sees nil for each; who
+	// sets it keeps by nil what the rule of the same host and Match has.
+	Values map[string]*HeaderText `json:"values,omitempty"`
 
 	// Body has each occurrence of a key (8 to 128 bytes) in a request's body
 	// replaced. A form's or a JSON document's body gets the value as these
@@ -102,7 +110,7 @@ func (r *Inject) Secrets() []string {
 // Check reports an error of kind Invalid for the first thing that is wrong. That
 // the secret is there is for others to check.
 func (r *Inject) Check() error {
-	err := CheckDomain(r.Host)
+	err := r.checkHosts()
 	if err == nil {
 		err = r.Match.check()
 	}
@@ -119,16 +127,18 @@ func (r *Inject) Check() error {
 }
 
 func (r *Inject) checkCredential() error {
-	n := len(r.Header) + len(r.Query) + len(r.Body)
+	templates, values := len(r.Header)+len(r.Query)+len(r.Body), len(r.Values)
+	bare := templates == 0 && r.Basic == nil
 	switch {
-	case n > MaxInjectFields:
-		return fmt.Errorf("it adds %d fields, at most %d are taken", n, MaxInjectFields)
-	case n == 0 && r.Basic == nil && r.Handler == nil:
-		return errors.New("it does nothing: give header, query, basic, body or handler")
-	case n == 0 && r.Basic == nil && (r.Secret != "" || r.Mask):
+	case templates+values > MaxInjectFields:
+		return fmt.Errorf("it adds %d fields, at most %d are taken", templates+values, MaxInjectFields)
+	case bare && values == 0 && r.Handler == nil:
+		return errors.New("it does nothing: give header, values, query, basic, body or handler")
+	case bare && (r.Secret != "" || values == 0 && r.Mask):
 		return errors.New("it names a secret and adds nothing: give header, query, basic or body")
-	case n == 0 && r.Basic == nil:
-		return nil
+	}
+	if err := r.checkValues(); err != nil || bare {
+		return err
 	}
 	if err := CheckSecretName(r.Secret); err != nil {
 		return err
@@ -184,7 +194,7 @@ func (r *Inject) checkFields() error {
 }
 
 // again reports whether another key of m is k but for upper and lower case.
-func again(m map[string]string, k string) bool {
+func again[V any](m map[string]V, k string) bool {
 	for o := range m {
 		if o != k && strings.EqualFold(o, k) {
 			return true

@@ -81,8 +81,8 @@ func openSecrets(ctx context.Context, f *credentialFlags, data string, records r
 	if f.urls {
 		handlers.Dial = k.dialPublic
 	}
-	k.proxy, err = intercept.New(intercept.Config{Secrets: k.vault, Grants: secret.NewGrants(records), Records: records, Sealer: sealer,
-		Roots: roots, Handlers: handlers, Logger: log})
+	k.proxy, err = intercept.New(intercept.Config{Secrets: k.vault, Grants: secret.NewGrants(records), Values: secret.NewValues(records, sealer),
+		Records: records, Sealer: sealer, Roots: roots, Handlers: handlers, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (p *program) policyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&profile, "profile", "", "what holds where no rule speaks: open, allow-list or none")
-	cmd.AddCommand(p.policyShow(), p.policySet(), p.policyRule("allow", true), p.policyRule("deny", false), p.policyDrop())
+	cmd.AddCommand(p.policyShow(), p.policySet(), p.policyRule("allow", true), p.policyRule("deny", false), p.policyDrop(), p.policyValue())
 	cmd.AddCommand(p.policyGrants()...)
 	return cmd
 }
@@ -138,7 +138,8 @@ func (p *program) setPolicy(ctx context.Context, c *client.Client, id string, po
 		fmt.Fprintf(p.err, "note: %s\n", printable(w))
 	}
 	if p.json {
-		return writeJSON(p.out, policy)
+		shown, _ := policy.Detach()
+		return writeJSON(p.out, shown)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (p *program) setSecret(ctx context.Context, name string, raw bool) error {
 	if err := sandbox.CheckSecretName(name); err != nil {
 		return err
 	}
-	value, err := p.readSecret(name)
+	value, err := p.readSecret(name, "berth secret set "+name)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (p *program) setSecret(ctx context.Context, name string, raw bool) error {
 }
 
 // readSecret reads a value from a terminal that does not show it, or from a pipe
-// or file.
-func (p *program) readSecret(name string) (sandbox.SecretValue, error) {
+// or file. usage is how the command is called.
+func (p *program) readSecret(name, usage string) (sandbox.SecretValue, error) {
 	const op = "read secret"
 	if f, ok := p.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprintf(p.err, "value of %s: ", name)
@@ -92,7 +92,7 @@ func (p *program) readSecret(name string) (sandbox.SecretValue, error) {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Invalid, Err: err}
 	}
 	if len(b) == 0 {
-		return nil, &sandbox.Error{Op: op, Kind: sandbox.Invalid, Err: errors.New("standard input is empty"), Hint: "berth secret set " + name + " < FILE"}
+		return nil, &sandbox.Error{Op: op, Kind: sandbox.Invalid, Err: errors.New("standard input is empty"), Hint: usage + " < FILE"}
 	}
 	return b, nil
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -31,22 +33,64 @@ type credentials struct {
 type mark struct{ key, value string }
 
 // credentials opens what the rules of the flow's host add to this request. It is
-// nothing over plain text.
+// nothing over plain text. A policy that has changed since the request began, and
+// whose values are other ones, counts from here on.
 func (r *request) credentials() (*credentials, *refusal) {
+	c, no := r.open()
+	if now := r.s.flow.Policy(); no != nil && now.ValueSet != r.policy.ValueSet {
+		r.policy, r.own = now, nil
+		return r.open()
+	}
+	return c, no
+}
+
+func (r *request) open() (*credentials, *refusal) {
 	c := &credentials{header: map[string]string{}, query: map[string]string{}}
 	if !r.s.flow.TLS {
 		return c, nil
 	}
+	var values map[string]string // read when the first rule needs them
 	for _, rule := range r.rules() {
-		adds := rule.Secret != "" && rule.Matches(r.in.Method, r.in.URL.EscapedPath())
-		if rule.Secret == "" || (!adds && !rule.Mask) {
+		adds := rule.Matches(r.in.Method, r.in.URL.EscapedPath())
+		if !adds && !rule.Mask {
 			continue
 		}
-		if err := r.use(rule, adds, c); err != nil {
-			return nil, err
+		if rule.Secret != "" {
+			if no := r.use(rule, adds, c); no != nil {
+				return nil, no
+			}
+		}
+		if len(rule.Values) > 0 && values == nil {
+			var err error
+			if values, err = r.s.p.values.Open(r.in.Context(), r.s.flow.Sandbox, r.policy.ValueSet); err != nil {
+				return nil, &refusal{http.StatusBadGateway, fmt.Sprintf("the values of the policy: %v", err)}
+			}
+		}
+		if no := r.set(rule, values, adds, c); no != nil {
+			return nil, no
 		}
 	}
 	return c, nil
+}
+
+// set adds the values of one rule.
+func (r *request) set(rule *sandbox.Inject, values map[string]string, adds bool, c *credentials) *refusal {
+	for _, header := range slices.Sorted(maps.Keys(rule.Values)) {
+		v, ok := values[rule.ValueKey(header)]
+		if !ok {
+			return &refusal{http.StatusBadGateway, fmt.Sprintf("the value of the header %s is not there", header)}
+		}
+		if rule.Mask {
+			if err := c.mask.hide(sandbox.SecretValue(v)); err != nil {
+				return &refusal{http.StatusBadGateway, fmt.Sprintf("the value of the header %s: %v", header, err)}
+			}
+		}
+		if adds {
+			r.own = append(r.own, header)
+			setFirst(c.header, http.CanonicalHeaderKey(header), v)
+		}
+	}
+	return nil
 }
 
 // use opens the secret of one rule. What a grant does not cover is not opened; a

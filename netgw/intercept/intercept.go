@@ -85,6 +85,14 @@ type grants interface {
 	Forget(ctx context.Context, id sandbox.ID) error
 }
 
+// values keeps the texts that policies set as they stand, in sets of a sandbox.
+type values interface {
+	Keep(ctx context.Context, id sandbox.ID, set, before string, all []sandbox.RuleValue) error
+	Open(ctx context.Context, id sandbox.ID, set string) (map[string]string, error)
+	Inherit(ctx context.Context, parent, child sandbox.ID) error
+	Prune(ctx context.Context, id sandbox.ID, keep string) error
+}
+
 // sealer encrypts what is put on record.
 type sealer interface {
 	Seal(label string, plain []byte) ([]byte, error)
@@ -95,6 +103,7 @@ type sealer interface {
 type Config struct {
 	Secrets secrets
 	Grants  grants
+	Values  values
 	Records record.Store // keeps each sandbox's authority, sealed
 	Sealer  sealer
 
@@ -109,6 +118,7 @@ type Config struct {
 type Proxy struct {
 	secrets     secrets
 	grants      grants
+	values      values
 	roots       *x509.CertPool
 	handlers    *handlers
 	authorities *authorities
@@ -125,8 +135,8 @@ type Proxy struct {
 
 // New returns a Proxy that serves until Close.
 func New(c Config) (*Proxy, error) {
-	if c.Secrets == nil || c.Grants == nil || c.Records == nil || c.Sealer == nil {
-		return nil, sandbox.Errorf("make interception", sandbox.Invalid, "secrets, grants, records and a sealer are needed")
+	if c.Secrets == nil || c.Grants == nil || c.Values == nil || c.Records == nil || c.Sealer == nil {
+		return nil, sandbox.Errorf("make interception", sandbox.Invalid, "secrets, grants, values, records and a sealer are needed")
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -139,7 +149,7 @@ func New(c Config) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		secrets: c.Secrets, grants: c.Grants, roots: c.Roots, handlers: h, now: c.Clock, log: c.Logger,
+		secrets: c.Secrets, grants: c.Grants, values: c.Values, roots: c.Roots, handlers: h, now: c.Clock, log: c.Logger,
 		authorities: &authorities{records: c.Records, sealer: c.Sealer, now: c.Clock, all: map[sandbox.ID]*authority{}},
 		queue:       newQueue(), boxes: map[sandbox.ID]*box{}, ended: make(chan struct{}),
 	}
@@ -233,10 +243,25 @@ func (p *Proxy) Restore(ctx context.Context, id sandbox.ID, secret string) error
 	return p.grants.Restore(ctx, id, secret)
 }
 
-// Inherit gives a fork grants of its own, and an authority of its own, whose
-// certificates the processes that it inherited trust too.
+// Keep puts the values of a sandbox's policy away, in a set of that name. What has
+// no text is taken from the set before.
+func (p *Proxy) Keep(ctx context.Context, id sandbox.ID, set, before string, all []sandbox.RuleValue) error {
+	return p.values.Keep(ctx, id, set, before, all)
+}
+
+// Prune removes all sets of values of a sandbox but for the one that its policy
+// has; "" removes all.
+func (p *Proxy) Prune(ctx context.Context, id sandbox.ID, set string) error {
+	return p.values.Prune(ctx, id, set)
+}
+
+// Inherit gives a fork grants and values of its own, and an authority of its own,
+// whose certificates the processes that it inherited trust too.
 func (p *Proxy) Inherit(ctx context.Context, parent, child sandbox.ID) error {
 	if err := p.grants.Inherit(ctx, parent, child); err != nil {
+		return err
+	}
+	if err := p.values.Inherit(ctx, parent, child); err != nil {
 		return err
 	}
 	return p.Descend(ctx, parent, child)
@@ -260,6 +285,9 @@ func (p *Proxy) Forget(ctx context.Context, id sandbox.ID) error {
 	delete(p.boxes, id)
 	p.mu.Unlock()
 	if err := p.grants.Forget(ctx, id); err != nil {
+		return err
+	}
+	if err := p.values.Prune(ctx, id, ""); err != nil {
 		return err
 	}
 	return p.authorities.forget(ctx, id)

@@ -19,7 +19,7 @@ import (
 // Bounds on what can be masked: what is shorter would be found everywhere, and
 // what is longer would be costly to look for.
 const (
-	minMasked = 6       // bytes
+	minMasked = sandbox.MinMasked
 	maxMasked = 8 << 10 // bytes
 )
 

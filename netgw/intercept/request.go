@@ -30,6 +30,8 @@ type request struct {
 
 	mu      sync.Mutex
 	secrets []string // that were added
+
+	own []string // headers that got a value of the policy's own
 }
 
 // errRevoked ends a request whose credential was taken away.
@@ -71,7 +73,7 @@ func serveRequest(w http.ResponseWriter, in *http.Request) {
 		}
 		r.entry.Status, r.entry.Sent, r.entry.Received = counted.status, body.n.Load(), counted.n
 		r.entry.DurationMS = s.p.now().Sub(r.begun).Milliseconds()
-		r.entry.Credential = strings.Join(r.secrets, ", ")
+		r.entry.Credential = strings.Join(append(r.secrets, r.own...), ", ")
 		s.flow.Note(r.entry)
 		if broken != nil {
 			panic(broken)
@@ -136,7 +138,7 @@ func (r *request) judge() *refusal {
 func (r *request) rules() []*sandbox.Inject {
 	var rules []*sandbox.Inject
 	for i := range r.policy.Inject {
-		if sandbox.MatchDomain(r.policy.Inject[i].Host, r.s.flow.Host) {
+		if r.policy.Inject[i].MatchesHost(r.s.flow.Host) {
 			rules = append(rules, &r.policy.Inject[i])
 		}
 	}

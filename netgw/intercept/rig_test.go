@@ -36,6 +36,7 @@ type rig struct {
 	p      *Proxy
 	vault  *secret.Vault
 	grants *secret.Grants
+	values *secret.Values
 	id     sandbox.ID
 	roots  *authority // of the servers
 	server *httptest.Server
@@ -62,7 +63,7 @@ func newRigWith(t testing.TB, h http.Handler, handlers Handlers, rules ...sandbo
 	t.Cleanup(func() { records.Close() })
 	sealer, err := secret.NewSealer(bytes.Repeat([]byte{7}, secret.KeySize))
 	must(t, err)
-	r := &rig{t: t, vault: secret.NewVault(records, sealer, nil), grants: secret.NewGrants(records), id: sandbox.NewID(), flowTLS: true}
+	r := &rig{t: t, vault: secret.NewVault(records, sealer, nil), grants: secret.NewGrants(records), values: secret.NewValues(records, sealer), id: sandbox.NewID(), flowTLS: true}
 	r.policy = sandbox.Policy{Profile: sandbox.ProfileOpen, Inject: rules}
 	must(t, r.policy.Check())
 	r.judge = func(string, string, string) Judgement { return Judgement{Allowed: true, Rule: "profile open"} }
@@ -71,7 +72,7 @@ func newRigWith(t testing.TB, h http.Handler, handlers Handlers, rules ...sandbo
 	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(r.roots.cert)
-	r.p, err = New(Config{Secrets: r.vault, Grants: r.grants, Records: records, Sealer: sealer, Roots: pool, Handlers: handlers})
+	r.p, err = New(Config{Secrets: r.vault, Grants: r.grants, Values: r.values, Records: records, Sealer: sealer, Roots: pool, Handlers: handlers})
 	must(t, err)
 	t.Cleanup(func() { must(t, r.p.Close()) })
 	for _, rule := range rules {

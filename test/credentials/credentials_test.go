@@ -225,6 +225,72 @@ func TestTheOperatorsHandlerDecides(t *testing.T) {
 	}
 }
 
+// values sets the token in a sandbox's own rule; nil keeps it.
+func values(text *sandbox.HeaderText) *sandbox.Policy {
+	return &sandbox.Policy{Profile: sandbox.ProfileOpen, Inject: []sandbox.Inject{
+		{Host: "*." + zone, Except: []string{"other." + zone}, Values: map[string]*sandbox.HeaderText{"Authorization": text}, Mask: true}}}
+}
+
+// TestValuesSurvive has a header that is one sandbox's own over all that becomes of it.
+func TestValuesSurvive(t *testing.T) {
+	h := newHouse(t)
+	text := sandbox.HeaderText("Bearer " + token)
+	s, err := h.Create(t.Context(), sandbox.CreateRequest{Policy: values(&text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := string(s.ID)
+	h.known(id, "at first")
+	if out := h.run(id, "curl -sS https://api."+zone+"/repeat"); out != `you sent "`+strings.Repeat("*", len(text))+`"` {
+		t.Errorf("a masked answer: %q", out)
+	}
+	if out := h.run(id, "curl -sSk https://other."+zone+"/whoami"); out != "other."+zone+" stranger" {
+		t.Errorf("a host that is left out: %q", out)
+	}
+	shot, err := h.Snapshot(t.Context(), id, sandbox.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := h.Fork(t.Context(), id, sandbox.ForkRequest{Count: 1})
+	if err != nil || f.Children[0].Sandbox == nil {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	child := string(f.Children[0].Sandbox.ID)
+	if _, err := h.Pause(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	h.hostHoldsNothing()
+	h.Restart(t, syscall.SIGKILL, h.outside.flags...)
+	h.known(id, "after a pause, and the server was killed")
+	h.known(child, "the fork")
+	h.holdsNothing(child)
+	if _, err := h.SetPolicy(t.Context(), id, *values(nil)); err != nil {
+		t.Fatal(err)
+	}
+	h.known(id, "set again as it was read")
+	if _, err := h.Rollback(t.Context(), id, sandbox.RollbackRequest{Snapshot: string(shot.ID)}); err != nil {
+		t.Fatal(err)
+	}
+	h.known(id, "taken back to a snapshot")
+	if _, err := h.SetPolicy(t.Context(), id, sandbox.DefaultPolicy()); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.try(id, "curl -sSk "+whoami); err != nil || !strings.HasSuffix(out, "stranger") {
+		t.Errorf("without the rule: %q, %v", out, err)
+	}
+	h.known(child, "the fork, when its parent has no rule any more")
+	made, err := h.Create(t.Context(), sandbox.CreateRequest{Snapshot: string(shot.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.try(string(made.ID), "curl -sSk "+whoami); err != nil || !strings.HasSuffix(out, "stranger") {
+		t.Errorf("made from the snapshot: %q, %v", out, err)
+	}
+	if _, err := h.SetPolicy(t.Context(), string(made.ID), *values(nil)); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Errorf("what was made from the snapshot had a value to keep: %v", err)
+	}
+}
+
 func TestCredentialsSurvive(t *testing.T) {
 	h := newHouse(t)
 	h.known(h.id, "at first")

@@ -23,7 +23,8 @@ func newCredentials(t testing.TB, records record.Store) (c credentials, err erro
 		return c, err
 	}
 	c.vault = secret.NewVault(records, sealer, nil)
-	c.proxy, err = intercept.New(intercept.Config{Secrets: c.vault, Grants: secret.NewGrants(records), Records: records, Sealer: sealer})
+	c.proxy, err = intercept.New(intercept.Config{Secrets: c.vault, Grants: secret.NewGrants(records),
+		Values: secret.NewValues(records, sealer), Records: records, Sealer: sealer})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := c.proxy.Close(); err != nil {
