@@ -190,6 +190,9 @@ func (d *Dialect) updateNetwork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := d.haveSecrets(r.Context(), policy); err != nil {
+		return err
+	}
 	if _, err := d.engine.SetPolicy(r.Context(), string(s.ID), *policy); err != nil {
 		return err
 	}

@@ -97,32 +97,6 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
-	of := func(value string) network {
-		one := &rule{}
-		one.Transform.Headers = map[string]string{"Authorization": value}
-		return network{Rules: map[string][]*rule{"API.example.com": {one}}}
-	}
-	n := of("Bearer ${e2b.secrets.openai-key}")
-	p, err := n.policy()
-	if err != nil || len(p.Inject) != 1 {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	if in := p.Inject[0]; in.Host != "api.example.com" || in.Secret != "openai-key" || in.Header["Authorization"] != "Bearer "+sandbox.SecretMark {
-		t.Errorf("%+v", in)
-	}
-	if err := p.Check(); err != nil {
-		t.Error(err)
-	}
-	for _, value := range []string{"Bearer plain", "${e2b.secrets.a}${e2b.secrets.b}", "${e2b.identity.tokens.x}", "${e2b.secrets.a} ${secret}"} {
-		if n := of(value); true {
-			if p, err := n.policy(); err == nil {
-				t.Errorf("%q was taken: %+v", value, p.Inject)
-			}
-		}
-	}
-}
-
 func TestMetadataQuery(t *testing.T) {
 	got, err := metadataQuery("a=b%2520c%2526d&e=f")
 	if err != nil || len(got) != 2 || got["a"] != "b c&d" || got["e"] != "f" {

@@ -18,10 +18,16 @@ const everything = "0.0.0.0/0"
 // the denied ranges are cut around what is allowed.
 func (n *network) policy() (*sandbox.Policy, error) {
 	p, err := n.reaches()
-	if err == nil {
-		p.Inject, err = n.inject()
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if p.Inject, err = n.inject(); err != nil {
+		return nil, err
+	}
+	if p.Profile == sandbox.ProfileNone && len(p.Inject) > 0 {
+		p.Profile = sandbox.ProfileAllow // of nothing: rules may wait for what they are about
+	}
+	return p, nil
 }
 
 // reaches is the policy without credentials.

@@ -40,6 +40,9 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	if first && (n.Secure == nil || !*n.Secure) {
 		req.Metadata[metaInsecure] = "true"
 	}
+	if err := d.haveSecrets(r.Context(), req.Policy); err != nil {
+		return err
+	}
 	if err := d.orSnapshot(r.Context(), &req); err != nil {
 		return err
 	}
@@ -351,8 +354,9 @@ func (n *newSandbox) reach(req *sandbox.CreateRequest) error {
 	return net.keep(req.Metadata)
 }
 
-// keep notes what was asked for, to be shown again.
-func (n *network) keep(m map[string]string) error {
+// keep notes what was asked for, to be shown again. The rules are in the policy.
+func (n network) keep(m map[string]string) error {
+	n.Rules = nil
 	b, err := json.Marshal(n)
 	if err != nil {
 		return invalid("network: " + err.Error())
@@ -365,13 +369,16 @@ func (n *network) keep(m map[string]string) error {
 
 // networkOf is what was asked for of a sandbox's network.
 func networkOf(s *sandbox.Sandbox) (*network, *bool) {
-	text := s.Metadata[metaNetwork]
-	if text == "" {
+	text, rules := s.Metadata[metaNetwork], rulesOf(s.Policy)
+	if text == "" && rules == nil {
 		return nil, nil
 	}
-	var n network
-	if err := json.Unmarshal([]byte(text), &n); err != nil {
-		return nil, nil // not written by this version
+	n := network{Rules: rules}
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &n); err != nil {
+			return nil, nil // not written by this version
+		}
+		n.Rules = rules
 	}
 	internet := n.AllowInternet
 	n.AllowInternet = nil

@@ -3,9 +3,7 @@ package e2b
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/sandbox"
@@ -111,29 +109,4 @@ func (d *Dialect) listSecrets(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
-}
-
-// secretMark stands for a secret's value in the rules of a network.
-var secretMark = regexp.MustCompile(`\$\{e2b\.secrets\.([A-Za-z0-9][A-Za-z0-9._-]*)\}`)
-
-// inject turns the rules of a network into credentials that the gateway adds. Each
-// header names one secret: a value that stands in the rule itself would be readable
-// by whoever reads the policy.
-func (n *network) inject() (out []sandbox.Inject, err error) {
-	for host, rules := range n.Rules {
-		for _, one := range rules {
-			if one == nil {
-				continue
-			}
-			for name, value := range one.Transform.Headers {
-				marks := secretMark.FindAllStringSubmatch(value, -1)
-				if len(marks) != 1 || strings.Count(value, "${") != 1 {
-					return nil, unsupported(fmt.Sprintf("rules of %s, header %s: name one secret with ${e2b.secrets.NAME}; other values are not kept in rules", printable(host), printable(name)))
-				}
-				out = append(out, sandbox.Inject{Host: strings.ToLower(host), Secret: marks[0][1],
-					Header: map[string]string{name: strings.Replace(value, marks[0][0], sandbox.SecretMark, 1)}})
-			}
-		}
-	}
-	return out, nil
 }
