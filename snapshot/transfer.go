@@ -191,7 +191,7 @@ func (s *Store) importFrom(ctx context.Context, from io.Reader, first First, acc
 		delete(wanted, c.Blob)
 		kept, err := w.take(ctx, c, packed)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%s: %w", m.partOf(c.Blob), err)
 		}
 		taken[c.Blob] = kept
 	}
@@ -248,6 +248,18 @@ func (m *Manifest) wanted() (map[Sum]*Chunk, error) {
 		}
 	})
 	return all, err
+}
+
+// partOf says where a blob's chunk belongs, for people.
+func (m *Manifest) partOf(b Sum) string {
+	for i := range m.Files {
+		for j := range m.Files[i].Chunks {
+			if m.Files[i].Chunks[j].Blob == b {
+				return fmt.Sprintf("chunk %d of %s", j, m.Files[i].Name)
+			}
+		}
+	}
+	return "chunk " + string(b.digest())
 }
 
 // nextChunk reads one entry, which must be wanted.
