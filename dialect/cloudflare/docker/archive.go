@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -50,8 +51,28 @@ func (d *Dialect) putArchive(w http.ResponseWriter, r *http.Request) error {
 	if _, err := d.engine.Unpack(r.Context(), string(c.box.ID), p, sandbox.UnpackOptions{User: "root", KeepOwner: true}, r.Body); err != nil {
 		return err
 	}
+	if path.Clean(p) == trustFolder {
+		if err := d.trust(r.Context(), c); err != nil {
+			return err
+		}
+	}
 	w.WriteHeader(http.StatusOK)
 	return nil
+}
+
+// trustFolder is where workerd puts the certificate of a sidecar that is to end TLS.
+const trustFolder = "/etc"
+
+// trust has a container trust what its sidecar certifies. Most are never given that:
+// it costs them more than all else that is done when they begin.
+func (d *Dialect) trust(ctx context.Context, c *container) error {
+	p, err := d.engine.Policy(ctx, string(c.box.ID))
+	if err != nil || p.Divert != DiverterName || p.DivertTLS {
+		return err
+	}
+	p.DivertTLS = true
+	_, err = d.engine.SetPolicy(ctx, string(c.box.ID), p)
+	return err
 }
 
 // getArchive packs a file or a folder. What a folder holds stands beneath its name,

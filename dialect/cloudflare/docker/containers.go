@@ -154,7 +154,7 @@ func (d *Dialect) make(ctx context.Context, st *state, img *image, lines []strin
 	}
 	req := sandbox.CreateRequest{
 		Template: img.template, Snapshot: img.snapshot, Name: boxName(st.Name), Env: env,
-		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st), Volumes: volumes,
+		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st, env), Volumes: volumes,
 	}
 	if !img.sized && img.snapshot == "" {
 		req.Type = d.kind
@@ -194,9 +194,13 @@ func (d *Dialect) adopt(ctx context.Context, old *container, st *state, lines []
 	return c.idOf(), d.save(ctx, c)
 }
 
+// trustVariable tells the vendor's program that what its sidecar certifies is to be
+// trusted; to others the certificate alone is given.
+const trustVariable = "SANDBOX_INTERCEPT_HTTPS"
+
 // policy is what a container may reach: what its image says, after what its sidecar
 // has decided.
-func (d *Dialect) policy(img *image, st *state) *sandbox.Policy {
+func (d *Dialect) policy(img *image, st *state, env map[string]string) *sandbox.Policy {
 	if st.Proxy == nil || d.egress == nil {
 		return img.policy
 	}
@@ -204,7 +208,7 @@ func (d *Dialect) policy(img *image, st *state) *sandbox.Policy {
 	if img.policy != nil {
 		p = *img.policy
 	}
-	p.Divert = DiverterName
+	p.Divert, p.DivertTLS = DiverterName, env[trustVariable] == "1"
 	return &p
 }
 

@@ -54,6 +54,9 @@ type Engine interface {
 	GetSnapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
 	RemoveSnapshot(ctx context.Context, id string) error
 
+	Policy(ctx context.Context, id string) (sandbox.Policy, error)
+	SetPolicy(ctx context.Context, id string, p sandbox.Policy) (warnings []string, err error)
+
 	CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (sandbox.Volume, error)
 	Volume(ctx context.Context, given string) (sandbox.Volume, error)
 	Volumes(ctx context.Context) ([]sandbox.Volume, error)
