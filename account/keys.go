@@ -49,6 +49,7 @@ func usedKey(account, id string) string  { return usedPrefix + account + "/" + i
 func (b *Book) draw(account string, req sandbox.KeyRequest) (sandbox.NewKey, []record.Op, error) {
 	k := sandbox.NewKey{Secret: newSecret(), Key: sandbox.Key{ID: "key-" + strings.ToLower(rand.Text()[:12]),
 		Account: account, Label: req.Label, Scopes: slices.Clone(req.Scopes), Created: b.stamp()}}
+	k.Ending = k.Secret[len(k.Secret)-4:]
 	if len(k.Scopes) == 0 {
 		k.Scopes = []sandbox.Scope{sandbox.ScopeAdmin}
 	}
@@ -142,6 +143,59 @@ func (b *Book) loadKey(ctx context.Context, hash string) (*sandbox.Key, error) {
 		return nil, sandbox.Errorf("decode key", sandbox.Internal, "%w", err)
 	}
 	return k, nil
+}
+
+// UpdateKey changes the label of a key of the caller's account.
+func (b *Book) UpdateKey(ctx context.Context, id string, u sandbox.KeyUpdate) (sandbox.Key, error) {
+	for {
+		k, err := b.updateKey(ctx, id, u)
+		if sandbox.KindOf(err) == sandbox.Conflict && ctx.Err() == nil {
+			continue // changed or removed this moment
+		}
+		return k, fail("update key", err)
+	}
+}
+
+func (b *Book) updateKey(ctx context.Context, id string, u sandbox.KeyUpdate) (none sandbox.Key, err error) {
+	if err := sandbox.CheckLabel(u.Label); err != nil {
+		return none, err
+	}
+	c, err := sandbox.CallerOf(ctx)
+	if err != nil {
+		return none, err
+	}
+	if !keyID.MatchString(id) {
+		return none, noKey()
+	}
+	hash, err := b.records.Get(ctx, keyIDKey(c.Account, id))
+	if err != nil {
+		return none, orNoKey(err)
+	}
+	entry, err := b.records.Get(ctx, keyPrefix+string(hash.Value))
+	if err != nil {
+		return none, orNoKey(err)
+	}
+	var k sandbox.Key
+	if err := json.Unmarshal(entry.Value, &k); err != nil {
+		return none, sandbox.Errorf("decode key", sandbox.Internal, "%w", err)
+	}
+	k.Label = u.Label
+	value, err := json.Marshal(k)
+	if err != nil {
+		return none, sandbox.Errorf("encode key", sandbox.Internal, "%w", err)
+	}
+	if _, err := b.records.Commit(ctx, record.Txn{If: []record.Cond{{Key: entry.Key, Revision: entry.Revision}}, Then: []record.Op{{Key: entry.Key, Value: value}}}); err != nil {
+		return none, err
+	}
+	return k, b.showUsed(ctx, &k)
+}
+
+// orNoKey is err, or of one that says that nothing is there that the key is not.
+func orNoKey(err error) error {
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return noKey()
+	}
+	return err
 }
 
 // RemoveKey ends a key of the caller's account, and cuts the requests that were

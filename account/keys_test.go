@@ -21,6 +21,50 @@ func (w *town) enter(t *testing.T, key string) (sandbox.Caller, error) {
 	return sandbox.CallerOf(ctx)
 }
 
+func TestAKeyIsCalledOtherwise(t *testing.T) {
+	w := newTown(t, account.Terms{})
+	main := w.as(t, "main")
+	k, err := w.CreateKey(main, sandbox.KeyRequest{Label: "ci", Scopes: []sandbox.Scope{"read"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(k.Secret, k.Ending) || len(k.Ending) != 4 {
+		t.Errorf("%q ends in %q", k.Secret, k.Ending)
+	}
+	for _, label := range []string{"the builder's", ""} {
+		got, err := w.UpdateKey(main, k.ID, sandbox.KeyUpdate{Label: label})
+		if err != nil || got.Label != label || got.ID != k.ID || got.Ending != k.Ending || len(got.Scopes) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if all, err := w.Keys(main); err != nil || len(all) != 1 || all[0].Label != label {
+			t.Errorf("%+v, %v", all, err)
+		}
+	}
+	if c, err := w.enter(t, k.Secret); err != nil || c.May("exec") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	_, err = w.UpdateKey(main, k.ID, sandbox.KeyUpdate{Label: "two\nlines"})
+	wantKind(t, err, sandbox.Invalid)
+	if _, err := w.CreateAccount(operator(t), sandbox.AccountRequest{ID: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		func() error {
+			_, err := w.UpdateKey(w.as(t, "other"), k.ID, sandbox.KeyUpdate{Label: "mine"})
+			return err
+		}(),
+		func() error { _, err := w.UpdateKey(main, "key-aaaaaaaaaaaa", sandbox.KeyUpdate{}); return err }(),
+		func() error { _, err := w.UpdateKey(main, "../x", sandbox.KeyUpdate{}); return err }(),
+	} {
+		wantKind(t, err, sandbox.NotFound)
+	}
+	if err := w.RemoveKey(main, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.UpdateKey(main, k.ID, sandbox.KeyUpdate{Label: "gone"})
+	wantKind(t, err, sandbox.NotFound)
+}
+
 func TestKeys(t *testing.T) {
 	w := newTown(t, account.Terms{})
 	main := w.as(t, "main")

@@ -18,6 +18,7 @@ type Accounts interface {
 
 	CreateKey(ctx context.Context, req sandbox.KeyRequest) (sandbox.NewKey, error)
 	Keys(ctx context.Context) ([]sandbox.Key, error)
+	UpdateKey(ctx context.Context, id string, u sandbox.KeyUpdate) (sandbox.Key, error)
 	RemoveKey(ctx context.Context, id string) error
 
 	CreateAccount(ctx context.Context, req sandbox.AccountRequest) (sandbox.Account, error)
@@ -71,6 +72,22 @@ func (a *API) keys(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, wire.Keys{Keys: all})
+}
+
+func (a *API) updateKey(w http.ResponseWriter, r *http.Request) error {
+	book, err := a.book()
+	if err != nil {
+		return err
+	}
+	var u sandbox.KeyUpdate
+	if err := decode(w, r, &u); err != nil {
+		return err
+	}
+	k, err := book.UpdateKey(r.Context(), r.PathValue("key"), u)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, k)
 }
 
 func (a *API) removeKey(w http.ResponseWriter, r *http.Request) error {

@@ -177,6 +177,7 @@ func (a *API) routes() []route {
 		{method: "GET", path: "/v1/account", handle: a.ownAccount, scope: read},
 		{method: "GET", path: "/v1/keys", handle: a.keys, scope: admin},
 		{method: "POST", path: "/v1/keys", handle: a.createKey, scope: admin},
+		{method: "PATCH", path: "/v1/keys/{key}", handle: a.updateKey, scope: admin},
 		{method: "DELETE", path: "/v1/keys/{key}", handle: a.removeKey, scope: admin},
 		{method: "GET", path: "/v1/accounts", handle: a.allAccounts, operator: true},
 		{method: "POST", path: "/v1/accounts", handle: a.createAccount, operator: true},

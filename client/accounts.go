@@ -25,6 +25,13 @@ func (c *Client) Keys(ctx context.Context) ([]sandbox.Key, error) {
 	return all.Keys, err
 }
 
+// UpdateKey changes the label of a key of the account.
+func (c *Client) UpdateKey(ctx context.Context, id string, u sandbox.KeyUpdate) (sandbox.Key, error) {
+	var k sandbox.Key
+	err := c.do(ctx, call{op: "update key", method: http.MethodPatch, path: []string{"keys", id}, json: u}, &k)
+	return k, err
+}
+
 // RemoveKey ends a key of the account.
 func (c *Client) RemoveKey(ctx context.Context, id string) error {
 	return c.do(ctx, call{op: "remove key", method: http.MethodDelete, path: []string{"keys", id}}, nil)

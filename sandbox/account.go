@@ -112,6 +112,7 @@ type Key struct {
 	ID       string    `json:"id"`
 	Account  string    `json:"account"`
 	Label    string    `json:"label,omitempty"`
+	Ending   string    `json:"ending,omitempty"` // the last four digits of the secret, to tell keys apart
 	Scopes   []Scope   `json:"scopes"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"`   // zero: never
@@ -141,6 +142,11 @@ func (r *KeyRequest) Check() error {
 			Hint: fmt.Sprintf("it takes 1 to %d seconds; 0 means never", int64(MaxTimer))}
 	}
 	return nil
+}
+
+// KeyUpdate changes what may change of a key.
+type KeyUpdate struct {
+	Label string `json:"label"` // "" takes it away
 }
 
 // NewKey is a key that was just made, with its secret.

@@ -10,8 +10,8 @@ import (
 )
 
 func (p *program) keyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "key", Short: "Make, list and remove the keys of an account", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(p.keyCreateCommand(), p.keyLsCommand(), p.keyRmCommand())
+	cmd := &cobra.Command{Use: "key", Short: "Make, list, rename and remove the keys of an account", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(p.keyCreateCommand(), p.keyLsCommand(), p.keyRenameCommand(), p.keyRmCommand())
 	return cmd
 }
 
@@ -79,11 +79,30 @@ func (p *program) keyLsCommand() *cobra.Command {
 			if p.json {
 				return writeJSON(p.out, all)
 			}
-			t := newTable(p.out, "ID", "NAME", "SCOPES", "AGE", "EXPIRES", "LAST USED")
+			t := newTable(p.out, "ID", "NAME", "ENDS IN", "SCOPES", "AGE", "EXPIRES", "LAST USED")
 			for _, k := range all {
-				t.row(k.ID, printable(k.Label), joined(k.Scopes), age(time.Since(k.Created)), until(k.Expires, "never"), since(k.LastUsed, "never"))
+				t.row(k.ID, printable(k.Label), printable(k.Ending), joined(k.Scopes), age(time.Since(k.Created)), until(k.Expires, "never"), since(k.LastUsed, "never"))
 			}
 			return t.flush()
+		},
+	}
+}
+
+func (p *program) keyRenameCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rename KEY-ID NAME",
+		Short: "Call a key otherwise",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			k, err := c.UpdateKey(cmd.Context(), args[0], sandbox.KeyUpdate{Label: args[1]})
+			if err != nil || !p.json {
+				return err
+			}
+			return writeJSON(p.out, k)
 		},
 	}
 }

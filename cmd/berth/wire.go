@@ -228,7 +228,7 @@ func (h *house) openDoors(f *serveFlags, key string, in *ingress, g *ground, e *
 	native := api.New(api.Config{Engine: e, AdminKey: key, SignSecret: g.secret, Hosts: []string{f.domain}, Logger: log,
 		Previews: in.preview, Accounts: g.book, Used: e.Used, ClaimURL: f.config.URL,
 		LowDisk: e.LowDisk, Metrics: g.measures.Handler(), PublicMetrics: f.config.Metrics.Public, Counter: g.measures})
-	compatible := e2b.New(e2b.Config{Engine: e, Domain: f.domain, Enter: enterByDigits(key, g.book.EnterDigits), Secret: g.secret, Logger: log})
+	compatible := e2b.New(e2b.Config{Engine: e, Keys: g.book, Domain: f.domain, Enter: enterByDigits(key, g.book.EnterDigits), Secret: g.secret, Logger: log})
 	containers := cloudflare.New(cloudflare.Config{Engine: e, Enter: enterByDigits(key, g.book.EnterDigits), Logger: log})
 	previews, door := in.doors(e, f.domain, native, log)
 	plain := bridge.New(bridge.Config{Engine: e, Enter: enterByDigits(key, g.book.EnterDigits), Inside: containers.Sandbox, PortURL: in.preview,

@@ -20,6 +20,7 @@ import (
 // Config is what a Dialect is made of.
 type Config struct {
 	Engine Engine
+	Keys   Keys
 	Domain string // of the server; its clients use api.<Domain> and <port>-<id>.<Domain>
 
 	// Enter lets in whoever shows the 40 hex digits of a key: the context names the
@@ -121,6 +122,7 @@ const Prefix = "/e2b"
 // Dialect is the handler of all that E2B's clients send.
 type Dialect struct {
 	engine   Engine
+	keys     Keys
 	domain   string
 	enter    func(ctx context.Context, digits string) (_ context.Context, leave func(), err error)
 	secret   []byte
@@ -134,7 +136,7 @@ type Dialect struct {
 
 // New returns a Dialect.
 func New(c Config) *Dialect {
-	d := &Dialect{engine: c.Engine, domain: strings.ToLower(c.Domain), enter: c.Enter, secret: c.Secret, log: c.Logger}
+	d := &Dialect{engine: c.Engine, keys: c.Keys, domain: strings.ToLower(c.Domain), enter: c.Enter, secret: c.Secret, log: c.Logger}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -27,7 +27,7 @@ func (d *Dialect) routes() []route {
 		box               = "/sandboxes/{id}"
 		content           = "/volumecontent/{volume}"
 	)
-	return []route{
+	return append(d.keyRoutes(), []route{
 		{"GET /health", d.health, ""},
 
 		{"POST /sandboxes", d.createFirst, admin},
@@ -89,7 +89,7 @@ func (d *Dialect) routes() []route {
 		{"GET /teams", d.teams, read},
 		{"GET /teams/{team}/metrics", d.teamMetrics, read},
 		{"GET /teams/{team}/metrics/max", d.teamMost, read},
-	}
+	}...)
 }
 
 // controlHandler is the control API.

@@ -101,5 +101,10 @@ func keyDigits(r *http.Request) string {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && key == "" {
 		key = token
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(key, "e2b_"), "berth_")
+	for _, prefix := range []string{apiKeyPrefix, accessTokenPrefix, sandbox.KeyPrefix} {
+		if digits, ok := strings.CutPrefix(key, prefix); ok {
+			return digits
+		}
+	}
+	return key
 }
