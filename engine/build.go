@@ -91,7 +91,7 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 		return t, &startError{err}
 	}
 	if err := e.templates.Assign(ctx, t); err != nil {
-		return t, err
+		return t, errors.Join(err, e.unstart(ctx, t, before))
 	}
 	if before.Snapshot != t.Snapshot {
 		return t, e.dropStarted(ctx, before)
@@ -357,7 +357,8 @@ func describe(step *sandbox.BuildStep) string {
 	return "environment"
 }
 
-// clear removes the sandboxes that were worked in.
+// clear removes the sandboxes that were worked in. One that cannot be removed is tried
+// once more; if that fails too, it goes when its time is over.
 func (b *building) clear(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, stopTime)
 	defer cancel()
@@ -366,11 +367,22 @@ func (b *building) clear(ctx context.Context) error {
 		if s.box == "" {
 			continue
 		}
-		if err := b.Remove(ctx, string(s.box)); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		if err := b.removeBox(ctx, s.box); err == nil {
+			continue
+		}
+		if err := b.removeBox(ctx, s.box); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (b *building) removeBox(ctx context.Context, box sandbox.ID) error {
+	err := b.Remove(ctx, string(box))
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil
+	}
+	return err
 }
 
 // drain reads a stream of a command's output to its end and returns the exit. Each

@@ -82,6 +82,9 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 	if err := e.sweepCheckpoints(ctx); err != nil {
 		return err
 	}
+	if err := e.sweepStarted(ctx); err != nil {
+		return err
+	}
 	for _, s := range kept {
 		e.timers.plan(s)
 	}
@@ -135,7 +138,7 @@ func (e *Engine) resume(ctx context.Context) ([]*stored, error) {
 }
 
 func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
-	if s.Build { // the build ended with the server
+	if s.Build && s.State != sandbox.Starting { // the build ended with the server
 		err := e.remove(ctx, s.ID, "its build was cut short", nil)
 		s.State = sandbox.Deleted
 		return err

@@ -31,6 +31,8 @@ type world struct {
 	leave    chan struct{}    // until this
 	sweeps   [][]sandbox.ID   // what each Sweep was to keep
 
+	guests *puppetGuests // nil: nobody lives in the puppets
+
 	aside    map[sandbox.ID]*kept
 	pausing  chan sandbox.ID // if set, Pause reports here and then blocks until leave
 	resuming chan sandbox.ID // the same of Resume
@@ -125,12 +127,13 @@ func (w *world) Sweep(_ context.Context, keep []sandbox.ID) (swept []sandbox.ID,
 }
 
 type puppet struct {
-	world *world
-	id    sandbox.ID
-	state string
-	ended chan struct{}
-	once  sync.Once
-	exit  driver.Exit
+	inside puppetGuest // if its world has guests
+	world  *world
+	id     sandbox.ID
+	state  string
+	ended  chan struct{}
+	once   sync.Once
+	exit   driver.Exit
 
 	content
 	limits sandbox.Limits
@@ -143,7 +146,10 @@ func newPuppet(w *world, s driver.Spec, state string) *puppet {
 
 func (p *puppet) ID() sandbox.ID { return p.id }
 func (p *puppet) State() []byte  { return []byte(p.state) }
-func (p *puppet) Dial(context.Context) (net.Conn, error) {
+func (p *puppet) Dial(ctx context.Context) (net.Conn, error) {
+	if p.world.guests != nil {
+		return p.world.guests.dial(ctx, p)
+	}
 	return nil, sandbox.Errorf("dial", sandbox.Unavailable, "nobody lives here")
 }
 func (p *puppet) Usage(context.Context) (driver.Usage, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -153,6 +154,14 @@ type mortalArchive struct {
 
 func (a mortalArchive) Keep(ctx context.Context, dir string, about json.RawMessage, bases ...blob.Digest) (saved *snapshot.Saved, err error) {
 	err = a.fate.pass("archive keep", func() error { saved, err = a.Archive.Keep(ctx, dir, about, bases...); return err })
+	return saved, err
+}
+
+func (a mortalArchive) SaveStream(ctx context.Context, name string, r io.Reader, most int64, about json.RawMessage, bases ...blob.Digest) (saved *snapshot.Saved, err error) {
+	err = a.fate.pass("archive save stream", func() error {
+		saved, err = a.Archive.SaveStream(ctx, name, r, most, about, bases...)
+		return err
+	})
 	return saved, err
 }
 

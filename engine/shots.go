@@ -35,6 +35,10 @@ type shot struct {
 	Base     base              `json:"base"`
 	Env      map[string]string `json:"env,omitempty"`
 
+	// Build says that a template's build took it: the next start removes one without a
+	// name that no template names.
+	Build bool `json:"build,omitempty"`
+
 	// Volumes are those that the sandbox had, and what is made from it has.
 	Volumes []sandbox.VolumeMount `json:"volumes,omitempty"`
 }

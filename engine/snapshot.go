@@ -161,7 +161,7 @@ func (e *Engine) maySnapshot(ctx context.Context, s *stored, req sandbox.Snapsho
 
 func (e *Engine) planShot(s *stored, req sandbox.SnapshotRequest) *shot {
 	now := e.now().UTC().Round(0)
-	return &shot{Base: s.Base, Env: s.Env, Volumes: s.Volumes, Snapshot: sandbox.Snapshot{
+	return &shot{Base: s.Base, Env: s.Env, Volumes: s.Volumes, Build: s.Build, Snapshot: sandbox.Snapshot{
 		ID: sandbox.NewID(), Name: req.Name, Account: s.Account, Sandbox: s.ID, Parent: s.Snapshot, Auto: req.Auto, Template: s.Template, Image: s.Image,
 		Class: s.Class, Limits: s.Limits, Created: now, Taken: now, Expires: e.expiry(now, req.TTLSeconds),
 	}}

@@ -151,6 +151,7 @@ func (e *Engine) acceptShot(ctx context.Context, m *snapshot.Manifest) (*shot, e
 	if !slices.ContainsFunc(m.Files, func(f snapshot.File) bool { return f.Name == driver.AboutName }) {
 		return nil, sandbox.Errorf(op, sandbox.Invalid, "there is no %s in it", driver.AboutName)
 	}
+	sh.Build = false // it is kept for its own sake
 	return sh, e.fits(ctx, sh, fullLimits(sh))
 }
 
