@@ -34,7 +34,7 @@ func (b *slowBlobs) Open(ctx context.Context, d blob.Digest, offset int64) (io.R
 	return b.Store.Open(ctx, d, offset)
 }
 
-func openShelf(t *testing.T, s *snapshot.Store, dir string, budget int64) *snapshot.Shelf {
+func openShelf(t testing.TB, s *snapshot.Store, dir string, budget int64) *snapshot.Shelf {
 	t.Helper()
 	shelf, err := snapshot.OpenShelf(s, dir, "boot 1", budget)
 	if err != nil {
@@ -281,7 +281,7 @@ func TestOnlyWhatIsNotNearIsFetched(t *testing.T) {
 }
 
 // keepAll keeps a folder with one file.
-func keepAll(t *testing.T, s *snapshot.Shelf, content []byte) blob.Digest {
+func keepAll(t testing.TB, s *snapshot.Shelf, content []byte) blob.Digest {
 	t.Helper()
 	dir, err := s.Fresh()
 	if err != nil {
