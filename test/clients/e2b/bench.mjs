@@ -55,11 +55,13 @@ async function compare(unit, turns, ways) {
   for (const [i, { name }] of ways.entries()) console.log(JSON.stringify({ name, unit, samples: taken[i] }))
 }
 
-/** Waits until machines of the pool wait, and have had time to get ready. */
+/** Waits until machines of the pool wait and no more are being made: that begins a while
+ * after a create, and would take its time from the turn that comes next. */
 async function pooled() {
-  for (;;) {
-    if ((await json('GET', '/status')).warm >= 2) return sleep(300)
-    await sleep(50)
+  for (let same = 0, before = -1; same < 20; await sleep(100)) {
+    const { warm } = await json('GET', '/status')
+    same = warm === before && warm >= 2 ? same + 1 : 0
+    before = warm
   }
 }
 
