@@ -11,8 +11,9 @@ import (
 )
 
 // TestKilledWhileRollingBack kills the server at moments spread over the taking of
-// a snapshot and over the way back to one. The sandbox is as it was or as it was
-// then, a snapshot that is listed serves, and of all else nothing is left.
+// a snapshot, of one that runs and of one that is paused, over the way back to one, and
+// over a create from one. The sandbox is as it was or as it was then, a snapshot that is
+// listed serves, and of all else nothing is left.
 func TestKilledWhileRollingBack(t *testing.T) {
 	r := startReal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -30,30 +31,46 @@ func TestKilledWhileRollingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := time.Since(begin)
+	snapshot := func(round int) error {
+		_, err := r.Snapshot(ctx, id, sandbox.SnapshotRequest{Name: fmt.Sprint("round-", round)})
+		return err
+	}
 	verbs := []func(round int) error{
 		func(int) error {
 			_, err := r.Rollback(ctx, id, sandbox.RollbackRequest{Snapshot: "then"})
 			return err
 		},
-		func(round int) error {
-			_, err := r.Snapshot(ctx, id, sandbox.SnapshotRequest{Name: fmt.Sprint("round-", round)})
+		snapshot,
+		func(int) error {
+			_, err := r.Create(ctx, sandbox.CreateRequest{Snapshot: "then", Name: "child"})
 			return err
 		},
+		snapshot, // of one that is paused
 	}
-	const rounds = 14
+	const rounds = 16
 	for round := range rounds {
 		if _, err := r.sh(ctx, id, fmt.Sprintf("echo %d > /workspace/file", round)); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
+		if round%4 == 3 {
+			if _, err := r.Pause(ctx, id); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
 		done := make(chan error, 1)
-		go func() { done <- verbs[round%2](round) }()
+		go func() { done <- verbs[round%4](round) }()
 		time.Sleep(whole * time.Duration(round) / (rounds - 4)) // the moment is what is tested
 		r.kill(t)
 		verr := <-done
 		r.again(t)
 		out, err := r.sh(ctx, id, "cat /workspace/file; kill -0 $(cat /workspace/pid) && echo lives")
-		if then, now := "then\nlives\n", fmt.Sprintf("%d\nlives\n", round); err != nil || out != now && (out != then || round%2 == 1) {
+		if then, now := "then\nlives\n", fmt.Sprintf("%d\nlives\n", round); err != nil || out != now && (out != then || round%4 != 0) {
 			t.Errorf("round %d (the verb gave %v): inside is %q, %v", round, verr, out, err)
+		}
+		if round%4 == 2 {
+			if err := r.Remove(ctx, "child"); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+				t.Errorf("round %d: what was being created: %v", round, err)
+			}
 		}
 		if n := len(r.engines()); n != 1 {
 			t.Errorf("round %d: %d machines of one sandbox", round, n)
