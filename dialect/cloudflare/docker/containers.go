@@ -82,10 +82,10 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	case err != nil:
 		return "", err
 	case !d.forget: // also one that runs: its maker has lost sight of it while no server answered
-		if old.Image == st.Image && old.box.Image == img.digest && len(volumes)+len(old.box.Volumes) == 0 {
+		if old.Image == st.Image && old.box.Image == img.digest && len(volumes)+len(old.box.Volumes) == 0 && !old.Doubt {
 			return d.adopt(ctx, old, st, b.Env)
 		}
-		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now, or what it begins with
+		if err := d.engine.Remove(ctx, string(old.box.ID)); err != nil { // its image is another by now, or what it begins with; or it was ended for good
 			return "", err
 		}
 	default:
@@ -236,6 +236,9 @@ func (d *Dialect) inspect(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	c, err := d.load(r.Context(), name)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		c, err = d.revive(r.Context(), name)
+	}
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,6 @@ func TestRemovedAsleep(t *testing.T) {
 		k.must(t, 204, "POST", "/containers/"+name+"/kill?signal=SIGTERM", "")
 		k.must(t, 204, "DELETE", "/containers/"+name+"?force=true", "")
 		k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
-		k.must(t, 404, "GET", "/containers/"+name+"/json", "")
 		k.must(t, 404, "POST", "/containers/"+name+"/wait?condition=removed", "")
 		k.must(t, 404, "DELETE", "/containers/"+name+"?force=true", "")
 		if got := k.must(t, 200, "GET", "/containers/json?all=true", ""); strings.Contains(got, name) {
@@ -75,7 +74,6 @@ func TestRemovedAsleep(t *testing.T) {
 	sleep()
 	k.end() // another server knows as much
 	k.open(t)
-	k.must(t, 404, "GET", "/containers/"+name+"/json", "")
 	k.sidecar(t, name)
 	k.create(t, name, vendorRef)
 	if s := k.box(t); s.ID != first.ID || s.State != sandbox.Running {
@@ -97,6 +95,76 @@ func TestRemovedAsleep(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nobody comes back, and there is still %+v", page.Sandboxes)
 		}
+	}
+}
+
+// TestLookedAtAsleep has a container that was removed asleep be looked at, as the next
+// object of its name does: it seems to run, wakes when it is called, and can be ended.
+func TestLookedAtAsleep(t *testing.T) {
+	k := newDocks(t, false)
+	remove := func(status int) { k.must(t, status, "DELETE", "/containers/"+name+"?force=true", "") }
+	looked := func(state sandbox.State) sandbox.Sandbox {
+		t.Helper()
+		if c := k.inspect(t, name); !c.State.Running {
+			t.Fatalf("it seems to be %+v", c.State)
+		}
+		s := k.box(t)
+		if s.State != state {
+			t.Fatalf("its sandbox is %s, not %s", s.State, state)
+		}
+		return s
+	}
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	k.must(t, 204, "POST", "/containers/"+name+"/kill?signal=SIGTERM", "")
+	remove(204)
+	k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
+	first := looked(sandbox.Paused)
+
+	// Its object ends without having called it, and there is another.
+	remove(204)
+	k.must(t, 404, "POST", "/containers/"+name+"/wait?condition=removed", "")
+	k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
+	if s := looked(sandbox.Paused); s.ID != first.ID {
+		t.Fatalf("it was %s, now %s", first.ID, s.ID)
+	}
+	k.end() // another server knows as much
+	k.open(t)
+	looked(sandbox.Paused)
+
+	// It sleeps again, or is called.
+	ended := k.wait(t, name+"/wait")
+	looked(sandbox.Paused)
+	k.must(t, 204, "POST", "/containers/"+name+"/kill?signal=SIGTERM", "")
+	if got := <-ended; got != `200 {"StatusCode":0}` {
+		t.Fatalf("wait: %s", got)
+	}
+	remove(204)
+	k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
+	looked(sandbox.Paused)
+	port := k.inspect(t, name+"-proxy").NetworkSettings.Ports["39001/tcp"][0].HostPort
+	if status, text := get(t, port, "127.0.0.1:3000", "/x"); status != 200 || !strings.Contains(text, string(first.ID)) {
+		t.Fatalf("called: %d %s", status, text)
+	}
+
+	// It is ended for good: created again it is another; left alone it is gone.
+	remove(204)
+	k.must(t, 204, "DELETE", "/containers/"+name+"-proxy?force=true", "")
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	second := k.box(t)
+	if second.ID == first.ID {
+		t.Fatal("what was ended goes on")
+	}
+	k.must(t, 204, "POST", "/containers/"+name+"/kill?signal=SIGTERM", "")
+	remove(204)
+	looked(sandbox.Paused)
+	remove(204)
+	remove(204)
+	k.must(t, 404, "GET", "/containers/"+name+"/json", "")
+	page, err := k.Engine.List(sandbox.WithCaller(t.Context(), sandbox.Operator()), sandbox.ListQuery{})
+	if err != nil || len(page.Sandboxes) > 0 {
+		t.Fatalf("there is still %+v, %v", page.Sandboxes, err)
 	}
 }
 

@@ -237,7 +237,7 @@ func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory b
 	d.unwatch(c.box.ID)
 	was := c.state
 	d.cutInside(c.box.ID)
-	c.Phase, c.Code, c.Ended = exited, code, time.Now().UTC().Round(0)
+	c.Phase, c.Code, c.Ended, c.Revived = exited, code, time.Now().UTC().Round(0), false
 	if err := d.save(ctx, c); err != nil {
 		c.state = was
 		d.watch(c)
@@ -259,6 +259,9 @@ func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory b
 func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
 	d.cutInside(c.box.ID)
 	id := string(c.box.ID)
+	if memory && c.box.State == sandbox.Paused {
+		return nil // it sleeps already
+	}
 	if memory {
 		_, err := d.engine.Pause(ctx, id)
 		if sandbox.KindOf(err) != sandbox.Unsupported {
@@ -379,14 +382,17 @@ func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	c, err := d.load(r.Context(), name)
+	c, err := d.find(r.Context(), name)
+	if err == nil && c.Gone && !c.Doubt {
+		err = noContainer(name)
+	}
 	if err != nil {
 		return err
 	}
 	if c.Phase == running && !force {
 		return isRunning(name)
 	}
-	if d.waits(c) {
+	if d.waits(c) && !c.Gone {
 		err = d.leave(r.Context(), c)
 	} else {
 		err = d.destroy(r.Context(), c)

@@ -45,8 +45,10 @@ type state struct {
 	User    string            `json:"user,omitempty"`
 	Started time.Time         `json:"started,omitzero"`
 	Ended   time.Time         `json:"ended,omitzero"`
-	Gone    bool              `json:"gone,omitempty"`  // it was removed: its sandbox waits for the next of its name
-	Proxy   *proxy            `json:"proxy,omitempty"` // its sidecar
+	Gone    bool              `json:"gone,omitempty"`    // it was removed: its sandbox waits for the next of its name
+	Revived bool              `json:"revived,omitempty"` // it seems to run, and its sandbox has slept since before
+	Doubt   bool              `json:"doubt,omitempty"`   // it was removed while it seemed to run
+	Proxy   *proxy            `json:"proxy,omitempty"`   // its sidecar
 }
 
 // proxy is what is kept of a sidecar.

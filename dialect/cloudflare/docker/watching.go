@@ -158,8 +158,29 @@ func (d *Dialect) look(ch sandbox.Change) {
 		return
 	}
 	c, err := d.load(d.ctx, name)
-	if err == nil && c.Phase == running && c.box.State == sandbox.Running {
-		d.watch(c)
+	if err != nil || c.Phase != running || c.box.State != sandbox.Running {
+		return
+	}
+	d.watch(c)
+	if c.Revived {
+		d.task(func() { d.woken(name) })
+	}
+}
+
+// woken notes that what seemed to run does.
+func (d *Dialect) woken(name string) {
+	unlock, err := d.names.lock(d.ctx, name)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	c, err := d.load(d.ctx, name)
+	if err != nil || !c.Revived || c.Phase != running || c.box.State != sandbox.Running {
+		return // it is otherwise by now
+	}
+	c.Revived, c.GoesOn, c.Started, c.Ended = false, false, time.Now().UTC().Round(0), time.Time{}
+	if err := d.save(d.ctx, c); err != nil && d.ctx.Err() == nil {
+		d.log.Error("note that a container runs", "container", name, "error", err)
 	}
 }
 
