@@ -41,6 +41,10 @@ func TestSnapshotsInABucket(t *testing.T) {
 	if _, err := r.Snapshot(ctx, string(s.ID), sandbox.SnapshotRequest{Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
+	backup, err := r.Backup(ctx, string(s.ID), sandbox.BackupRequest{Path: "/workspace", Excludes: []string{"big"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if left, _ := filepath.Glob(filepath.Join(r.data, "blobs", "*", "*", "*")); len(left) > 0 {
 		t.Errorf("%d blobs are on the server's own disk", len(left))
 	}
@@ -82,6 +86,13 @@ func TestSnapshotsInABucket(t *testing.T) {
 	}
 	if out, err := r.sh(ctx, string(child.ID), "cat /workspace/file"); err != nil || out != "kept\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+
+	if u, err := r.RestoreBackup(ctx, string(child.ID), sandbox.RestoreBackupRequest{Backup: string(backup.ID), Path: "/workspace/back"}); err != nil || u.Files != 1 {
+		t.Errorf("put back: %+v, %v", u, err)
+	}
+	if err := r.RemoveBackup(ctx, string(backup.ID)); err != nil {
+		t.Error(err)
 	}
 
 	// Another server may not have the same prefix.
