@@ -72,7 +72,7 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	if err != nil {
 		return "", err
 	}
-	volumes, err := volumesOf(b.HostConfig.Mounts)
+	volumes, err := volumesOf(&b.HostConfig)
 	if err != nil {
 		return "", err
 	}
@@ -101,9 +101,6 @@ func taken(name string) error {
 
 // checkHost refuses what would give a container a part of the host.
 func checkHost(h *hostConfig) error {
-	if len(h.Binds) > 0 {
-		return unsupported("mount "+printable(h.Binds[0]), "folders of the host are not mounted")
-	}
 	if h.Privileged {
 		return unsupported("give privileges", "a sandbox has none over its host")
 	}
@@ -116,6 +113,9 @@ func checkHost(h *hostConfig) error {
 // planned is what is kept of a new container.
 func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error) {
 	st := &state{Name: name, Image: b.Image, Phase: created, Dir: b.WorkingDir, User: b.User, Labels: b.Labels}
+	if st.User == "" && IsSidecar(b.Image) {
+		st.User = "root" // the template that stands for it has another
+	}
 	entry, cmd := img.entrypoint, img.cmd
 	if len(b.Entrypoint) > 0 {
 		entry, cmd = b.Entrypoint, nil

@@ -68,6 +68,9 @@ func (d *Dialect) image(ctx context.Context, ref string) (*image, error) {
 	if err != nil {
 		return nil, noImage(ref)
 	}
+	if IsSidecar(ref) { // of which workerd makes the helpers that copy volumes, too
+		name = sandbox.DefaultTemplate
+	}
 	t, err := d.engine.Template(ctx, name)
 	if sandbox.KindOf(err) == sandbox.NotFound && sandbox.CheckName(ref) == nil {
 		t, err = d.engine.Template(ctx, ref) // one of the server's own

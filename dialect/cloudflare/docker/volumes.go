@@ -92,7 +92,17 @@ func (d *Dialect) removeVolume(w http.ResponseWriter, r *http.Request) error {
 
 // volumesOf reads which volumes a container is to have, and refuses what would give it
 // a part of the host.
-func volumesOf(mounts []mount) (all []sandbox.VolumeMount, err error) {
+func volumesOf(h *hostConfig) (all []sandbox.VolumeMount, err error) {
+	mounts := slices.Clone(h.Mounts)
+	for _, b := range h.Binds { // SOURCE:TARGET[:OPTIONS]
+		source, rest, _ := strings.Cut(b, ":")
+		target, options, _ := strings.Cut(rest, ":")
+		m := mount{Type: "volume", Source: source, Target: target, ReadOnly: slices.Contains(strings.Split(options, ","), "ro")}
+		if strings.Contains(source, "/") {
+			m.Type = "bind"
+		}
+		mounts = append(mounts, m)
+	}
 	for _, m := range mounts {
 		switch {
 		case m.Type != "volume":
