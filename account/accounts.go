@@ -211,21 +211,7 @@ func (b *Book) open(s *stored) error {
 
 // each calls f for every entry whose key has a prefix, until it fails.
 func (b *Book) each(ctx context.Context, prefix string, f func(record.Entry) error) error {
-	for after := ""; ; {
-		entries, err := b.records.List(ctx, prefix, after, 0)
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if err := f(entry); err != nil {
-				return err
-			}
-			after = entry.Key
-		}
-		if len(entries) < record.MaxPage {
-			return nil
-		}
-	}
+	return record.Each(ctx, b.records, prefix, "", f)
 }
 
 func fail(op string, err error) error {

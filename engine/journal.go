@@ -123,22 +123,13 @@ func parsePlace(cursor string) (int64, error) {
 // openJournal goes on after the last entry and drops what is too old.
 func (e *Engine) openJournal(ctx context.Context) error {
 	var numbers []int64
-	for after := ""; ; {
-		page, err := e.records.List(ctx, eventPrefix, after, 0)
-		if err != nil {
-			return err
-		}
-		for _, p := range page {
-			n, err := parsePlace(p.Key[len(eventPrefix):])
-			if err != nil {
-				return err
-			}
-			numbers = append(numbers, n)
-			after = p.Key
-		}
-		if len(page) < record.MaxPage {
-			break
-		}
+	err := e.eachEntry(ctx, eventPrefix, func(entry record.Entry) error {
+		n, err := parsePlace(entry.Key[len(eventPrefix):])
+		numbers = append(numbers, n)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	last := int64(0)
 	if len(numbers) > 0 {

@@ -274,21 +274,7 @@ func (e *Engine) each(ctx context.Context, f func(*stored) error) error {
 
 // eachEntry calls f for every entry whose key has a prefix, until it fails.
 func (e *Engine) eachEntry(ctx context.Context, prefix string, f func(record.Entry) error) error {
-	for after := ""; ; {
-		entries, err := e.records.List(ctx, prefix, after, 0)
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if err := f(entry); err != nil {
-				return err
-			}
-			after = entry.Key
-		}
-		if len(entries) < record.MaxPage {
-			return nil
-		}
-	}
+	return record.Each(ctx, e.records, prefix, "", f)
 }
 
 // parseCursor checks a cursor that a caller gave back.

@@ -112,7 +112,7 @@ func (b *Book) bury(g *gauge) {
 
 // each calls f for every gauge under a prefix.
 func (b *Book) each(ctx context.Context, prefix string, f func(*gauge)) error {
-	return b.entries(ctx, prefix, prefix, func(entry record.Entry) error {
+	return record.Each(ctx, b.records, prefix, "", func(entry record.Entry) error {
 		g := new(gauge)
 		if err := json.Unmarshal(entry.Value, g); err != nil {
 			return sandbox.Errorf("decode "+entry.Key, sandbox.Internal, "%w", err)
@@ -120,25 +120,6 @@ func (b *Book) each(ctx context.Context, prefix string, f func(*gauge)) error {
 		f(g)
 		return nil
 	})
-}
-
-// entries calls f for every entry under a prefix whose key sorts after another.
-func (b *Book) entries(ctx context.Context, prefix, after string, f func(record.Entry) error) error {
-	for {
-		page, err := b.records.List(ctx, prefix, after, 0)
-		if err != nil {
-			return err
-		}
-		for _, entry := range page {
-			if err := f(entry); err != nil {
-				return err
-			}
-			after = entry.Key
-		}
-		if len(page) < record.MaxPage {
-			return nil
-		}
-	}
 }
 
 // Change says what is to be written in the transaction in which a sandbox's

@@ -209,7 +209,7 @@ func (t *batch) end(ctx context.Context, err error) error {
 func (b *Book) prune(ctx context.Context) error {
 	limit := b.now().Add(-b.keep)
 	batch := batch{records: b.records}
-	err := b.entries(ctx, hourPrefix, hourPrefix, func(e record.Entry) error {
+	err := record.Each(ctx, b.records, hourPrefix, "", func(e record.Entry) error {
 		if _, h, _, ok := parseHourKey(e.Key); ok && h < limit.UnixMilli()/hour {
 			return batch.add(ctx, nil, record.Op{Key: e.Key, Delete: true})
 		}

@@ -126,7 +126,7 @@ func (b *Book) tallyHours(ctx context.Context, t *tally, all map[sandbox.ID]*gau
 	}
 	for account := range accounts {
 		prefix := hourPrefix + account + "/"
-		err := b.entries(ctx, prefix, hourFrom(account, from), func(e record.Entry) error {
+		err := record.Each(ctx, b.records, prefix, hourFrom(account, from), func(e record.Entry) error {
 			_, h, id, ok := parseHourKey(e.Key)
 			g := all[id]
 			if !ok || g == nil || h*hour >= to || holds(g, h) {

@@ -125,7 +125,7 @@ func parseTrace(b []byte) (points []point, err error) {
 // openTraces reads the samples that an earlier process left. Those that cannot be
 // read are forgotten: nobody is charged by them.
 func (b *Book) openTraces(ctx context.Context) error {
-	return b.entries(ctx, tracePrefix, tracePrefix, func(e record.Entry) error {
+	return record.Each(ctx, b.records, tracePrefix, "", func(e record.Entry) error {
 		one := b.boxes[sandbox.ID(e.Key[len(tracePrefix):])]
 		if one == nil {
 			return nil

@@ -1,6 +1,7 @@
 package recordtest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -44,6 +45,34 @@ func listPages(t *testing.T, open Open) {
 	found, err := s.List(t.Context(), "c", "", 0)
 	if err != nil || len(found) != 1 || string(found[0].Value) != "6" || found[0].Revision != rev {
 		t.Errorf("list c: %+v, %v; want value 6 of revision %d", found, err, rev)
+	}
+}
+
+// eachPages reads more than a page holds.
+func eachPages(t *testing.T, open Open) {
+	s := fresh(t, open)
+	var want []string
+	var ops []record.Op
+	for i := range 2*record.MaxPage + 1 {
+		key := fmt.Sprintf("k/%05d", i)
+		want, ops = append(want, key), append(ops, set(key, ""))
+	}
+	for some := range slices.Chunk(ops, record.MaxOps) {
+		commit(t, s, some...)
+	}
+	commit(t, s, set("j", ""), set("l", ""))
+	var got []string
+	err := record.Each(t.Context(), s, "k/", want[9], func(e record.Entry) error {
+		got = append(got, e.Key)
+		return nil
+	})
+	if err != nil || !slices.Equal(got, want[10:]) {
+		t.Errorf("%d entries of %d, %v", len(got), len(want)-10, err)
+	}
+	enough, seen := errors.New("enough"), 0
+	err = record.Each(t.Context(), s, "k/", "", func(record.Entry) error { seen++; return enough })
+	if !errors.Is(err, enough) || seen != 1 {
+		t.Errorf("it goes on for %d after %v", seen, err)
 	}
 }
 

@@ -25,6 +25,7 @@ func Run(t *testing.T, open Open) {
 		{"GetReturnsWhatCommitSet", getReturnsWhatCommitSet},
 		{"BytesAreCopied", bytesAreCopied},
 		{"ListPages", listPages},
+		{"EachPages", eachPages},
 		{"ListSortsBytewise", listSortsBytewise},
 		{"ListBounds", listBounds},
 		{"ListIsOneMoment", listIsOneMoment},
