@@ -11,8 +11,8 @@ const made = await build({
 })
 const mf = new Miniflare(convertV4MiniflareOptions({
   name: 'life', modules: [{ type: 'ESModule', path: 'worker.mjs', contents: made.outputFiles[0].text }],
-  compatibilityDate: '2026-07-01', compatibilityFlags: ['nodejs_compat'],
-  durableObjects: Object.fromEntries(['Sandbox', 'Plain'].map((className) => [className, { className, useSQLite: true, container: { imageName: process.env.IMAGE } }])),
+  compatibilityDate: '2026-07-01', compatibilityFlags: ['nodejs_compat', 'experimental'], // of folders that are kept,
+  durableObjects: Object.fromEntries(['Sandbox', 'Plain', 'Bare'].map((className) => [className, { className, useSQLite: true, container: { imageName: process.env.IMAGE } }])),
   durableObjectsPersist: process.env.STATE,
   containerEngine: `unix://${process.env.BERTH_DOCKER_SOCKET}`,
 }))

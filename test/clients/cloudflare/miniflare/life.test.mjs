@@ -96,6 +96,22 @@ test('it is destroyed', { timeout: patience }, async () => {
   await w.call('one', 'destroy')
 })
 
+test('it is destroyed asleep', { timeout: patience }, async () => {
+  await w.run('asleep', 'echo old > f')
+  await w.call('asleep', 'stop')
+  const state = async () => JSON.parse((await boxes())[0].metadata['cloudflare.container'])
+  await until('workerd has forgotten it', async () => (await state()).gone)
+  await w.call('asleep', 'destroy')
+  assert.equal(await w.run('asleep', 'ls'), '', 'the next of the name begins anew')
+  await w.call('asleep', 'destroy')
+  assert.deepEqual(await boxes(), [])
+})
+
+test('folders are kept', { timeout: patience }, async () => {
+  assert.deepEqual(await w.call('folders', 'folders'), ['made', 'one\n640\nagain', 'one\n640\nagain'])
+  assert.deepEqual(await boxes(), [])
+})
+
 test('many at once', { timeout: patience }, async () => {
   const ids = Array.from({ length: 8 }, (_, i) => `many-${i}`)
   assert.deepEqual(await Promise.all(ids.map((id) => w.run(id, `echo ${id}`))), ids)

@@ -1,5 +1,6 @@
 // A Worker as users write them: it keeps one sandbox an id, and has handlers for
 // what the sandboxes send.
+import { DurableObject } from 'cloudflare:workers'
 import { Sandbox as Base, ContainerProxy, getSandbox, proxyToSandbox } from '@cloudflare/sandbox'
 
 export { ContainerProxy }
@@ -15,6 +16,42 @@ Sandbox.outbound = async (request) => {
 }
 Sandbox.outboundByHost = {
   'one.example': async (request, env, ctx) => new Response(`one of ${ctx.className}: ${new URL(request.url).pathname}`),
+}
+
+// Bare is a container without the package, as workerd itself has it.
+export class Bare extends DurableObject {
+  // begin starts the container anew, with folders that were kept of others.
+  async begin(folders = []) {
+    const { container } = this.ctx
+    if (container.running) await container.destroy()
+    container.start({ enableInternet: true, directorySnapshots: folders })
+    const end = Date.now() + 60_000
+    for (;;) {
+      try {
+        return void await container.getTcpPort(3000).fetch('http://container/')
+      } catch (e) {
+        if (Date.now() > end) throw e
+        await new Promise((r) => setTimeout(r, 100))
+      }
+    }
+  }
+  async run(command) {
+    const r = await this.ctx.container.getTcpPort(3000).fetch('http://container/api/execute', { method: 'POST', body: JSON.stringify({ command }) })
+    return (await r.json()).stdout
+  }
+  // folders keeps one, and gives it to other containers.
+  async folders() {
+    await this.begin()
+    const seen = [await this.run('mkdir -p kept && cd kept && echo one > file && ln -s file link && chmod 640 file && echo made')]
+    const snapshot = await this.ctx.container.snapshotDirectory({ dir: '/workspace/kept' })
+    await this.run('echo other > kept/file')
+    for (let i = 0; i < 2; i++) {
+      await this.begin([{ snapshot, mountPoint: '/workspace/again' }])
+      seen.push(await this.run('cat again/link; stat -c %a again/file; ls; echo changed > again/file'))
+    }
+    await this.ctx.container.destroy()
+    return seen
+  }
 }
 
 // Plain is a sandbox whose traffic is nobody's business.
@@ -59,6 +96,7 @@ export default {
     if (preview) return preview
     const url = new URL(request.url)
     const [, id, call] = url.pathname.split('/')
+    if (call === 'folders') return json(await env.Bare.get(env.Bare.idFromName(id)).folders())
     const sandbox = getSandbox(env[url.searchParams.get('class') ?? 'Sandbox'], id, { transport: url.searchParams.get('transport') ?? 'http' })
     try {
       if (call === 'connect') return await sandbox.wsConnect(request, Number(url.searchParams.get('port')))
