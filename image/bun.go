@@ -22,8 +22,12 @@ cd /; rm -rf ` + bunPackages + ` /tmp/npm; bun --version`
 )
 
 // nodeNames gives the kernel of JavaScript what programs written for Node find without
-// asking.
-const nodeNames = `globalThis.require ??= (await import('node:module')).createRequire(Deno.cwd() + '/');`
+// asking, and has it hear what they write to their standard output and error.
+const nodeNames = `globalThis.require ??= (await import('node:module')).createRequire(Deno.cwd() + '/'); ` +
+	`for (const [stream, err] of [[process.stdout, false], [process.stderr, true]]) ` +
+	`stream.write = (chunk, encoding, done) => { ` +
+	`Deno[Deno.internal].core.print(typeof chunk === 'string' ? chunk : new TextDecoder().decode(chunk), err); ` +
+	`(typeof encoding === 'function' ? encoding : done)?.(); return true }; undefined`
 
 // bunPart is one file of what says which packages are installed.
 type bunPart struct {

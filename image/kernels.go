@@ -19,29 +19,51 @@ import (
 // withCode, behind the name of a release, asks for a root with interpreters for code.
 const withCode = "+code"
 
-//go:embed kernels/requirements.txt kernels/berth_display.py
+//go:embed kernels/requirements.txt kernels/berth_bash.py kernels/berth_display.py kernels/berth_java.py kernels/BerthJava.java
 var kernelFiles embed.FS
+
+// kernelModules are those of kernelFiles that Python finds.
+var kernelModules = []string{"berth_bash.py", "berth_display.py", "berth_java.py"}
 
 // kernelParts are the files that make packages of Python's index into kernels.
 var kernelParts = []struct{ path, text string }{
 	{"usr/local/share/jupyter/kernels/python3/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "{connection_file}", ` +
 		`"--HistoryManager.enabled=False", "--InteractiveShellApp.extra_extensions=berth_display"], "display_name": "Python 3", "language": "python"}` + "\n"},
 	{"usr/local/share/jupyter/kernels/deno/kernel.json", `{"argv": ["/usr/local/bin/deno", "jupyter", "--kernel", "--conn", "{connection_file}"], ` +
-		`"env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}, "display_name": "Deno", "language": "typescript", "metadata": {"berth_transport": "tcp", "berth_prelude": "` + nodeNames + `"}}` + "\n"},
-	{"usr/local/share/jupyter/kernels/bash/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "bash_kernel", "-f", "{connection_file}"], ` +
+		`"env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}, "display_name": "Deno", "language": "typescript", "metadata": {"berth_transport": "tcp", "berth_prelude": "` + nodeNames + `", "berth_fence": "` + denoFence + `"}}` + "\n"},
+	{"usr/local/share/jupyter/kernels/bash/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "berth_bash", "-f", "{connection_file}"], ` +
 		`"env": {"PS1": "$"}, "display_name": "Bash", "language": "bash"}` + "\n"},
+	{javaKernel + "/kernel.json", `{"argv": ["/usr/bin/python3", "-m", "berth_java", "-f", "{connection_file}"], ` +
+		`"display_name": "Java", "language": "java"}` + "\n"},
 	{"etc/pip.conf", "[global]\nbreak-system-packages = true\n"},
 }
 
 const (
 	kernelPackages = "/usr/local/lib/python3.11/dist-packages"
 
-	// installR installs the kernel of the release's own R. There is no /proc and no /dev,
-	// and apt's own user could not write to what is put in the place of /dev/null.
-	installR = `set -e; export DEBIAN_FRONTEND=noninteractive
+	javaKernel = "usr/local/share/jupyter/kernels/java"
+
+	// installRelease installs the kernel of the release's own R, and the release's Java,
+	// for which the kernel's program is compiled. There is no /dev, and apt's own user
+	// could not write to what is put in the place of /dev/null. Java links the pages of
+	// its manual, for which the release has no folder.
+	installRelease = `set -e; export DEBIAN_FRONTEND=noninteractive
+mkdir -p /usr/share/man/man1
 apt-get -q -o APT::Sandbox::User=root update
-apt-get -q -y -o APT::Sandbox::User=root install --no-install-recommends r-cran-irkernel
-apt-get clean; rm -rf /var/lib/apt/lists/*`
+apt-get -q -y -o APT::Sandbox::User=root install --no-install-recommends r-cran-irkernel openjdk-17-jre-headless
+apt-get clean; rm -rf /var/lib/apt/lists/*
+java --module jdk.compiler/com.sun.tools.javac.Main -d /` + javaKernel + ` /tmp/BerthJava.java`
+
+	// enter runs a command in the root that it is given first, with a /proc of its own,
+	// without which no Java starts.
+	enter = `mount -t proc proc "$0/proc" && exec chroot "$0" "$@"`
+
+	// denoFence shows a nonce on each way that what TypeScript shows takes: what it
+	// prints, what it displays, and its value. The word that a run is over overtakes all
+	// three on a busy machine.
+	denoFence = `Deno[Deno.internal].core.print('{nonce}', false); ` +
+		`await Deno.jupyter.broadcast('display_data', {data: {'application/x-fence': '{nonce}'}, metadata: {}, transient: {}}); ` +
+		`({[Symbol.for('Jupyter.display')]: () => ({'application/x-fence': '{nonce}'})})`
 
 	// compileKernels makes the bytecode in two halves, one for each processor, after
 	// the packages' own tests have gone; and the list of fonts, which every first
@@ -52,13 +74,13 @@ python3 -m compileall -q scipy sklearn seaborn & half=$!
 python3 -m compileall -q -x '^\./(scipy|sklearn|seaborn)/' . ; wait $half
 python3 -c 'import matplotlib.font_manager'
 cp -a /root/.cache /home/user/ && chown -R 1000:1000 /home/user/.cache
-rm -f /tmp/ca.crt /tmp/requirements.txt`
+rm -f /tmp/ca.crt /tmp/requirements.txt /tmp/BerthJava.java`
 )
 
 // codeRoot is the root of a release with Python's packages for data beside it, and
-// kernels of Python, TypeScript, JavaScript, Bash and R, and Bun. It is filled on the host, as the
-// release's own is: Python's packages are pinned by their digests, and nothing of them
-// runs but what is compiled; R is the release's.
+// kernels of Python, TypeScript, JavaScript, Bash, R and Java, and Bun. It is filled on the
+// host, as the release's own is: Python's packages are pinned by their digests, and nothing
+// of them runs but what is compiled; R and Java are the release's.
 type codeRoot struct {
 	store *Store
 	base  distribution
@@ -77,9 +99,9 @@ func (c codeRoot) resolve(context.Context) (root, error) { return c, nil }
 func (c codeRoot) Close() error { return nil }
 
 func (c codeRoot) key() string {
-	parts := []any{"code", c.base.key(), installR, installBun, bunParts(), compileKernels, kernelParts}
-	for _, name := range []string{"kernels/requirements.txt", "kernels/berth_display.py"} {
-		b, _ := fs.ReadFile(kernelFiles, name) // embedded: it is there
+	parts := []any{"code", c.base.key(), installRelease, enter, installBun, bunParts(), compileKernels, kernelParts}
+	for _, name := range append([]string{"requirements.txt", "BerthJava.java"}, kernelModules...) {
+		b, _ := fs.ReadFile(kernelFiles, "kernels/"+name) // embedded: it is there
 		parts = append(parts, string(b))
 	}
 	return keyOf(parts...)
@@ -101,14 +123,14 @@ func (c codeRoot) fill(ctx context.Context, w *work, say func(sandbox.Progress))
 		name string
 		argv []string
 	}{
-		{"install R", []string{"sh", "-c", installR}},
+		{"install R and Java", []string{"sh", "-c", installRelease}},
 		{"install packages", []string{"python3", "-m", "pip", "install", "--root-user-action=ignore", "--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes",
 			"--no-compile", "--disable-pip-version-check", "--break-system-packages", "--retries", "10", "--progress-bar", "off", "--cert", "/tmp/ca.crt", "-r", "/tmp/requirements.txt"}},
 		{"install bun", []string{"sh", "-c", installBun}},
 		{"compile packages", []string{"sh", "-c", compileKernels}},
 	} {
 		say(sandbox.Progress{Step: step.name})
-		run := command{argv: append(append([]string{"chroot", w.root(), "/usr/bin/env", "-i"}, chrootEnv()...), step.argv...), lock: w.lock, enclosed: true}
+		run := command{argv: append(append([]string{"sh", "-c", enter, w.root(), "/usr/bin/env", "-i"}, chrootEnv()...), step.argv...), lock: w.lock, enclosed: true}
 		if err := run.run(ctx, func(line string) { say(sandbox.Progress{Step: step.name, Log: line}) }); err != nil {
 			return config{}, explainPackages(err)
 		}
@@ -157,13 +179,17 @@ func (c codeRoot) prepare(w *work) (err error) {
 	if err != nil {
 		return err
 	}
+	java, err := kernelFiles.ReadFile("kernels/BerthJava.java")
+	if err != nil {
+		return err
+	}
 	if err := prepareBun(t); err != nil {
 		return err
 	}
 	for _, f := range []struct {
 		path string
 		text []byte
-	}{{"tmp/ca.crt", ca}, {"tmp/requirements.txt", lock}} {
+	}{{"tmp/ca.crt", ca}, {"tmp/requirements.txt", lock}, {"tmp/BerthJava.java", java}} {
 		if err := t.write(f.path, f.text, 0o644, rootOwner); err != nil {
 			return err
 		}
@@ -185,12 +211,14 @@ func (c codeRoot) finish(w *work) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	show, err := kernelFiles.ReadFile("kernels/berth_display.py")
-	if err != nil {
-		return err
-	}
-	if err := t.write(path.Join(kernelPackages, "berth_display.py")[1:], show, 0o644, rootOwner); err != nil {
-		return err
+	for _, name := range kernelModules {
+		b, err := kernelFiles.ReadFile("kernels/" + name)
+		if err != nil {
+			return err
+		}
+		if err := t.write(path.Join(kernelPackages, name)[1:], b, 0o644, rootOwner); err != nil {
+			return err
+		}
 	}
 	for _, f := range kernelParts {
 		if err := t.mkdir(path.Dir(f.path), 0o755, rootOwner); err != nil {

@@ -39,8 +39,10 @@ func TestCode(t *testing.T) {
 	t.Run("script", c.script)
 	t.Run("bash", c.bash)
 	t.Run("r", c.r)
+	t.Run("java", c.java)
 	t.Run("contexts", c.contexts)
 	t.Run("interrupts", c.interrupts)
+	t.Run("others' interrupts", c.interruptOthers)
 	t.Run("deaths", c.deaths)
 	t.Run("bounds", c.bounds)
 	t.Run("attach", c.attach)
@@ -115,7 +117,7 @@ func (c *coder) value(t *testing.T, language, code string) string {
 
 func (c *coder) languages(t *testing.T) {
 	all, err := c.CodeLanguages(c.ctx, c.id)
-	if want := []string{"bash", "javascript", "python", "r", "typescript"}; err != nil || !slices.Equal(all, want) {
+	if want := []string{"bash", "java", "javascript", "python", "r", "typescript"}; err != nil || !slices.Equal(all, want) {
 		t.Errorf("languages %q, %v", all, err)
 	}
 	_, err = c.RunCode(c.ctx, c.id, sandbox.CodeRun{Language: "cobol", Code: "x"})
@@ -275,6 +277,10 @@ func (c *coder) script(t *testing.T) {
 	if out = c.run(t, sandbox.CodeRun{Language: "ts", Code: "console.log(process.env.A, typeof a)"}); out.stdout != "undefined undefined\n" {
 		t.Errorf("after that run, without what JavaScript knows: %+v", out)
 	}
+	out = c.run(t, sandbox.CodeRun{Language: "ts", Code: "for (let i = 0; i < 3000; i++) console.log('line'); process.stdout.write('written'); 'value'"})
+	if strings.Count(out.stdout, "line\n") != 3000 || !strings.HasSuffix(out.stdout, "written") || len(out.results) != 1 || out.results[0].Text != "\"value\"" {
+		t.Errorf("of much that is printed come %d bytes, %+v, %+v", len(out.stdout), out.results, out.end)
+	}
 	ports, err := c.Ports(c.ctx, c.id)
 	if err != nil || len(ports) != 0 {
 		t.Errorf("ports that kernels listen on are told: %+v, %v", ports, err)
@@ -333,7 +339,7 @@ func (c *coder) contexts(t *testing.T) {
 		t.Errorf("after the restart: %+v", out)
 	}
 	all, err := c.CodeContexts(c.ctx, c.id)
-	if names := contextNames(all); err != nil || !slices.Equal(names, []string{"python", "javascript", "typescript", "bash", "r", "one"}) {
+	if names := contextNames(all); err != nil || !slices.Equal(names, []string{"python", "javascript", "typescript", "bash", "r", "java", "one"}) {
 		t.Errorf("contexts %q, %v", names, err)
 	}
 	if err := c.RemoveCodeContext(c.ctx, c.id, "one"); err != nil {
@@ -548,6 +554,12 @@ func (c *coder) fork(t *testing.T) {
 		}
 		if out := child.run(t, sandbox.CodeRun{Language: "bash", Code: "echo $B"}); out.stdout != "5\n" {
 			t.Errorf("the child's shell: %+v", out)
+		}
+		if out := child.run(t, sandbox.CodeRun{Language: "r", Code: "x"}); len(out.results) != 1 || out.results[0].Text != "[1] 42" {
+			t.Errorf("the child's x: %+v", out)
+		}
+		if got := child.value(t, "java", "squares.get(3)"); got != "9" {
+			t.Errorf("the child's square is %s", got)
 		}
 		if out := child.run(t, sandbox.CodeRun{Language: "ts", Code: "console.log(p.n)"}); out.stdout != "5\n" {
 			t.Errorf("the child's context that was busy: %+v", out)

@@ -28,6 +28,12 @@ var setters = map[string]func(name string, value *string) string{
 		}
 		return "export " + shellQuote(name+"="+*value)
 	},
+	"java": func(name string, value *string) string { // its environment is fixed: programs ask for properties
+		if value == nil {
+			return "System.clearProperty(" + quote(name) + ");"
+		}
+		return "System.setProperty(" + quote(name) + ", " + quote(*value) + ");"
+	},
 	"r": func(name string, value *string) string {
 		if value == nil {
 			return "Sys.unsetenv(" + quote(name) + ")"
@@ -43,7 +49,7 @@ func setProcessEnv(name string, value *string) string {
 	return "globalThis.process.env[" + quote(name) + "] = " + quote(*value) + ";"
 }
 
-// quote makes a text literal that Python, JavaScript and R read alike: what is
+// quote makes a text literal that Python, JavaScript, Java and R read alike: what is
 // beyond ASCII is left as it is.
 func quote(s string) string {
 	var b strings.Builder
@@ -100,10 +106,7 @@ func (k *interpreter) quietly(code string) bool {
 				replied = true
 				ok = json.Unmarshal(a.msg.Content, &r) == nil && r.Status == "ok"
 			case a.from == iopub && a.msg.Type == "status":
-				var s struct {
-					State string `json:"execution_state"`
-				}
-				idle = idle || json.Unmarshal(a.msg.Content, &s) == nil && s.State == "idle"
+				idle = idle || isIdle(a.msg.Content)
 			}
 		case <-k.process.Done():
 			return false

@@ -247,12 +247,12 @@ func TestRestart(t *testing.T) {
 
 func TestPrelude(t *testing.T) {
 	s, script, o := newScripted(t)
-	o.Folders = []string{scriptedSpec(t, "set A=first")}
+	o.Folders = []string{scriptedSpec(t, "set A=first", "")}
 	c := create(t, s, o)
 	if end := expect(t, s, c, "env A", OK, "out first"); end.Count != 1 {
 		t.Errorf("what runs before the first run is counted: %d", end.Count)
 	}
-	o.Folders = []string{scriptedSpec(t, "raise no")}
+	o.Folders = []string{scriptedSpec(t, "raise no", "")}
 	if _, err := s.Create(t.Context(), o); err == nil || !strings.Contains(err.Error(), "prelude") {
 		t.Errorf("a kernel that does not take its prelude: %v", err)
 	}

@@ -83,6 +83,7 @@ type scripted struct {
 	interrupts chan struct{}
 	env        map[string]string
 	count      int
+	later      []func() // what is published once the next code comes
 
 	mu        sync.Mutex
 	how       string
@@ -209,6 +210,10 @@ func (k *scripted) handle(s *socket, parts [][]byte) {
 	case "kernel_info_request":
 		k.reply(s, k.where.Key, head.ID, "kernel_info_reply", thing{"status": "ok"})
 	case "execute_request":
+		for _, f := range k.later {
+			f()
+		}
+		k.later = nil
 		if !ask.Silent {
 			k.count++
 			publish("execute_input", thing{"code": ask.Code})
@@ -245,6 +250,10 @@ func (k *scripted) do(verb, rest, id string, s *socket, answer thing, publish fu
 		publish("display_data", thing{"data": thing{"image/png": "aGk=\n", "text/html": []string{"<b>", rest, "</b>"}}})
 	case "raise":
 		raise("ValueError", rest)
+	case "late": // after the word that it is idle
+		k.later = append(k.later, func() { publish("stream", thing{"name": "stdout", "text": rest}) })
+	case "late-value":
+		k.later = append(k.later, func() { publish("execute_result", thing{"data": thing{"text/plain": rest}}) })
 	case "quiet-raise": // as kernels that tell an error in the answer alone
 		answer["status"], answer["ename"], answer["evalue"] = "error", "1", rest
 	case "wait":
@@ -323,14 +332,15 @@ func newScripted(t *testing.T) (*Set, *script, Options) {
 // newFolders are folders with the kernelspec of scripted kernels.
 func newFolders(t *testing.T) []string {
 	t.Helper()
-	return []string{scriptedSpec(t, ""), "/nowhere"}
+	return []string{scriptedSpec(t, "", ""), "/nowhere"}
 }
 
-// scriptedSpec is a folder with the kernelspec of scripted kernels that run a prelude.
-func scriptedSpec(t *testing.T, prelude string) string {
+// scriptedSpec is a folder with the kernelspec of scripted kernels that run a prelude
+// and have a fence.
+func scriptedSpec(t *testing.T, prelude, fence string) string {
 	t.Helper()
 	dir := t.TempDir()
-	spec := fmt.Sprintf(`{"argv": ["x", %q, "{connection_file}"], "language": "Scripted", "metadata": {"berth_prelude": %q}}`, dir, prelude)
+	spec := fmt.Sprintf(`{"argv": ["x", %q, "{connection_file}"], "language": "Scripted", "metadata": {"berth_prelude": %q, "berth_fence": %q}}`, dir, prelude, fence)
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "scripted"), 0o755),
 		os.WriteFile(filepath.Join(dir, "scripted", "kernel.json"), []byte(spec), 0o644)); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ type Spec struct {
 	ByName   bool   // it is interrupted by a message, not by a signal
 	TCP      bool   // it knows no other transport
 	Prelude  string // code that it runs before any other, unseen; "" for none
+	Fence    string // code that shows "{nonce}" on each way that what code shows takes; "" for none: in order
 }
 
 // Bounds on kernelspecs.
@@ -85,6 +86,7 @@ func parseSpec(b []byte) (Spec, error) {
 		Metadata  struct {
 			Transport string `json:"berth_transport"`
 			Prelude   string `json:"berth_prelude"`
+			Fence     string `json:"berth_fence"`
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(b, &file); err != nil {
@@ -95,7 +97,7 @@ func parseSpec(b []byte) (Spec, error) {
 		return Spec{}, errors.New("a kernelspec lacks argv, {connection_file} or language")
 	}
 	return Spec{Language: strings.ToLower(file.Language), Argv: file.Argv, Env: file.Env,
-		ByName: file.Interrupt == "message", Prelude: file.Metadata.Prelude,
+		ByName: file.Interrupt == "message", Prelude: file.Metadata.Prelude, Fence: file.Metadata.Fence,
 		TCP: file.Metadata.Transport == "tcp" || filepath.Base(file.Argv[0]) == "deno" || strings.EqualFold(file.Language, "r")}, nil
 }
 

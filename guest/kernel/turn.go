@@ -32,6 +32,7 @@ type turn struct {
 	pending                      bool   // an interrupt waits for the run to begin
 	end                          End
 	told                         *raised // the error of the answer, for kernels that publish none
+	fence                        *fence  // nil: none
 	dead                         string  // why the kernel is of no more use
 
 	began, late, kill <-chan time.Time
@@ -61,7 +62,7 @@ func execute(k *interpreter, r *Run, halt <-chan string) (end End, dead string) 
 		defer bell.Stop()
 		out = bell.C
 	}
-	for !t.replied || !t.idle {
+	for !t.replied || !t.idle || t.fence.open() {
 		select {
 		case a := <-k.in:
 			if a.err != nil {
@@ -71,11 +72,12 @@ func execute(k *interpreter, r *Run, halt <-chan string) (end End, dead string) 
 				return t.died(k.broken(a.err).Error())
 			}
 			t.take(a)
+			t.raise()
 		case <-k.process.Done():
 			t.hearLast()
 			return t.died("the kernel " + k.process.How())
 		case <-out:
-			out, t.kill = nil, time.After(killAfter)
+			out = nil
 			t.stop(TimedOut)
 		case <-r.cancel:
 			t.stop(Interrupted)
@@ -99,6 +101,7 @@ func (t *turn) giveUp() {
 		t.end.Status = Failed // by the interrupt: some kernels lose their answer to it
 	}
 	t.idle, t.replied = true, true
+	t.fence = &fence{replied: true, idle: true}
 	t.run.log.add(Event{Kind: Missed, Missed: 1})
 }
 
@@ -144,8 +147,14 @@ func (t *turn) hearLast() {
 
 // stop interrupts the run, once it has begun: before that kernels ignore it.
 func (t *turn) stop(why Status) {
+	if t.fence != nil { // it is over
+		return
+	}
 	if t.asked == 0 {
 		t.asked = why
+	}
+	if why == TimedOut {
+		t.kill = time.After(killAfter)
 	}
 	if !t.begun {
 		t.pending, t.began = true, time.After(unheard)
@@ -168,7 +177,7 @@ func (t *turn) take(a arrival) {
 		t.run.log.add(Event{Kind: Missed, Missed: 1})
 		return
 	}
-	if a.msg.Parent != t.id {
+	if a.msg.Parent != t.id && (t.fence == nil || a.msg.Parent != t.fence.id) || t.meet(a) {
 		return
 	}
 	switch a.from {
@@ -243,10 +252,7 @@ func (t *turn) fail(e raised) {
 func (t *turn) published(m message) {
 	switch m.Type {
 	case "status":
-		var s struct {
-			State string `json:"execution_state"`
-		}
-		if json.Unmarshal(m.Content, &s) == nil && s.State == "idle" {
+		if isIdle(m.Content) {
 			t.idle = true
 			if !t.replied {
 				t.late = time.After(unanswered)
