@@ -31,6 +31,7 @@ var measures = []struct {
 	{"sdk", clients},
 	{"workerd", workerd},
 	{"layer", layer},
+	{"project", project},
 	{"crowd", crowd},
 	{"many", many},
 	{"cycles", cycles},
