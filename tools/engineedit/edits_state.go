@@ -1,0 +1,205 @@
+package main
+
+// stateEdits take time out of the saving and the loading of the engine's objects, of
+// which a small sandbox has twenty thousand: most are zero, or elements of a few long
+// arrays of bytes.
+var stateEdits = []edit{
+	{
+		Why:   "a type's shape is known when it is registered",
+		File:  "pkg/state/types.go",
+		At:    "\tglobalTypeDatabase[name] = typ\n",
+		After: "\tnoteShape(name, typ)\n",
+	},
+	{
+		Why:     "what is zero is saved as nothing, and a counter as its number",
+		File:    "pkg/state/encode.go",
+		At:      "\t\tes.encodeStruct(obj, dest)\n\tcase reflect.Map:\n",
+		Replace: "\t\tif !encodeShape(obj, how, dest) {\n\t\t\tes.encodeStruct(obj, dest)\n\t\t}\n\tcase reflect.Map:\n",
+	},
+	{
+		Why:   "a long array of numbers is saved as it lies in memory",
+		File:  "pkg/state/encode.go",
+		At:    "func (es *encodeState) encodeArray(obj reflect.Value, dest *wire.Object) {\n",
+		After: "\tif encodeBlock(obj, dest) {\n\t\treturn\n\t}\n",
+	},
+	{
+		Why:     "and loaded so",
+		File:    "pkg/state/decode.go",
+		At:      "\t\tobj.SetString(string(*x))\n",
+		Replace: "\t\tif obj.Kind() == reflect.Array {\n\t\t\tdecodeBlock(obj, *x)\n\t\t\treturn\n\t\t}\n\t\tobj.SetString(string(*x))\n",
+	},
+	{
+		Why:   "a signed number may be a counter's",
+		File:  "pkg/state/decode.go",
+		At:    "\tcase wire.Int:\n",
+		After: "\t\tobj = basicOf(obj)\n",
+	},
+	{
+		Why:     "so may an unsigned one",
+		File:    "pkg/state/decode.go",
+		At:      "\tcase wire.Uint:\n\t\tobj.SetUint(uint64(x))\n",
+		Replace: "\tcase wire.Uint:\n\t\tobj = basicOf(obj)\n\t\tobj.SetUint(uint64(x))\n",
+	},
+	{
+		Why:     "what is written byte by byte is held back",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\t// buf is used by Uint as a scratch buffer.\n",
+		Replace: "\theld []byte // see Hold\n\n\t// buf is used by Uint as a scratch buffer.\n",
+	},
+	{
+		Why:   "most of it is single bytes",
+		File:  "pkg/state/wire/wire.go",
+		At:    "func (u Uint) save(w *Writer) {\n",
+		After: "\tif u < 0x80 && len(w.held) < cap(w.held) {\n\t\tw.held = append(w.held, byte(u))\n\t\treturn\n\t}\n",
+	},
+	{
+		Why:     "for as long as objects are saved",
+		File:    "pkg/state/encode.go",
+		At:      "\t// Write the header with the number of objects.\n",
+		Replace: "\tes.w.Hold()\n\tdefer func() {\n\t\tif err := es.w.Flush(); err != nil {\n\t\t\tFailf(\"error writing objects: %w\", err)\n\t\t}\n\t}()\n\n\t// Write the header with the number of objects.\n",
+	},
+	{
+		Why:     "what is read byte by byte is read where it lies",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\tbuf [1]byte\n",
+		Replace: "\tbuf [1]byte\n\n\t// These are between Open and Close.\n\tsrc    Window\n\twindow []byte\n\tat     int // in window\n",
+	},
+	{
+		Why:   "as long as there is something",
+		File:  "pkg/state/wire/wire.go",
+		At:    "func (r *Reader) readByte() byte {\n",
+		After: "\tif r.at < len(r.window) {\n\t\tb := r.window[r.at]\n\t\tr.at++\n\t\treturn b\n\t}\n",
+	},
+	{
+		Why:     "by those who load objects",
+		File:    "pkg/state/state.go",
+		At:      "\t// Attempt our decode.\n\terr := safely(func() {\n",
+		Replace: "\tif err := ds.r.Open(); err != nil {\n\t\treturn ds.stats, err\n\t}\n\n\t// Attempt our decode.\n\terr := safely(func() {\n",
+	},
+	{
+		Why:   "who leave the rest to others",
+		File:  "pkg/state/state.go",
+		At:    "\t\tds.Load(reflect.ValueOf(rootPtr).Elem())\n\t})\n",
+		After: "\terr = errors.Join(err, ds.r.Close())\n",
+	},
+	{
+		Why:   "which needs",
+		File:  "pkg/state/state.go",
+		At:    "import (\n\t\"context\"\n",
+		After: "\t\"errors\"\n",
+	},
+	{
+		Why:     "the program's own types need no check at each save",
+		File:    "pkg/state/types.go",
+		At:      "\tfields := t.StateFields()\n\tassertValidType(name, fields)\n\treturn name, fields, true\n",
+		Replace: "\tfields := t.StateFields()\n\treturn name, fields, true\n",
+	},
+	{
+		Why:     "and those of a file are compared with them",
+		File:    "pkg/state/types.go",
+		At:      "\tassertValidType(typ.Name, typ.Fields)\n\ttbd.pending = append(tbd.pending, typ)\n",
+		Replace: "\ttbd.pending = append(tbd.pending, typ)\n",
+	},
+	{
+		Why:   "values of the encoded graph are made many at a time",
+		File:  "pkg/state/encode.go",
+		At:    "\tencodedStructs map[reflect.Value]*wire.Struct\n",
+		After: "\n\troom wire.Room\n",
+	},
+	{
+		Why:     "structs among them",
+		File:    "pkg/state/encode.go",
+		At:      "\ts := &wire.Struct{}\n",
+		Replace: "\ts := es.room.NewStruct()\n",
+	},
+	{
+		Why:     "with their fields",
+		File:    "pkg/state/encode.go",
+		At:      "\ts.Alloc(len(te.Fields))\n",
+		Replace: "\tes.room.Alloc(s, len(te.Fields))\n",
+	},
+	{
+		Why:     "and references",
+		File:    "pkg/state/encode.go",
+		At:      "\tcase reflect.Ptr: // Fast path: first.\n\t\tr := new(wire.Ref)\n",
+		Replace: "\tcase reflect.Ptr: // Fast path: first.\n\t\tr := es.room.NewRef()\n",
+	},
+	{
+		Why:     "and interfaces",
+		File:    "pkg/state/encode.go",
+		At:      "\ti := &wire.Interface{\n\t\tType: es.findType(obj.Type()),\n\t}\n",
+		Replace: "\ti := es.room.NewInterface()\n\ti.Type = es.findType(obj.Type())\n",
+	},
+	{
+		Why:     "numbers are sorted as such",
+		File:    "pkg/state/encode.go",
+		At:      "\t\tsort.Slice(ids, func(i, j int) bool {\n\t\t\treturn ids[i] < ids[j]\n\t\t})\n",
+		Replace: "\t\tslices.Sort(ids)\n",
+	},
+	{
+		Why:     "which needs",
+		File:    "pkg/state/encode.go",
+		At:      "\t\"sort\"\n",
+		Replace: "\t\"slices\"\n",
+	},
+	{
+		Why:     "the table of structs does not grow in ten steps",
+		File:    "pkg/state/state.go",
+		At:      "make(map[reflect.Value]*wire.Struct),",
+		Replace: "make(map[reflect.Value]*wire.Struct, tableSize(rootPtr)),",
+	},
+	{
+		Why:     "what is read is made many at a time too",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\tsrc    Window\n",
+		Replace: "\troom   Room\n\tsrc    Window\n",
+	},
+	{
+		Why:     "references",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\tref := loadRef(r)\n\treturn &ref\n",
+		Replace: "\tref := r.room.NewRef()\n\t*ref = loadRef(r)\n\treturn ref\n",
+	},
+	{
+		Why:     "structs",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\ts := loadStruct(r)\n\treturn &s\n",
+		Replace: "\ts := r.room.NewStruct()\n\t*s = loadStruct(r)\n\treturn s\n",
+	},
+	{
+		Why:     "interfaces",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\ti := loadInterface(r)\n\treturn &i\n",
+		Replace: "\ti := r.room.NewInterface()\n\t*i = loadInterface(r)\n\treturn i\n",
+	},
+	{
+		Why:     "fields",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\tm := make(multipleObjects, l)\n",
+		Replace: "\tm := r.room.newFields(int(l))\n",
+	},
+	{
+		Why:     "and lists of them",
+		File:    "pkg/state/wire/wire.go",
+		At:      "\tm := loadMultipleObjects(r)\n\treturn &m\n",
+		Replace: "\treturn r.room.newList(loadMultipleObjects(r))\n",
+	},
+	{
+		Why:     "whether a type has an interface's methods is asked once",
+		File:    "pkg/state/decode.go",
+		At:      "\tdefer origObj.Set(obj)\n",
+		Replace: "\tdefer ds.setInterface(origObj, obj)\n",
+	},
+	{
+		Why:   "and kept",
+		File:  "pkg/state/decode.go",
+		At:    "\ttypes typeDecodeDatabase\n",
+		After: "\n\tifaceWords map[ifaceKey]unsafe.Pointer // the first words of interfaces\n",
+	},
+	{
+		Why:   "which needs",
+		File:  "pkg/state/decode.go",
+		At:    "\t\"reflect\"\n",
+		After: "\t\"unsafe\"\n",
+	},
+}
