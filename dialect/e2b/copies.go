@@ -48,6 +48,7 @@ func (d *Dialect) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	d.noteForks(r.Context(), made.Children)
 	out := make([]forked, 0, len(made.Children))
 	for _, child := range made.Children {
 		if child.Err != nil {

@@ -189,7 +189,7 @@ func cors(w http.ResponseWriter, r *http.Request) (done bool) {
 
 // env is what every process of the sandbox gets, beneath what the request says.
 func (t *target) env(asked map[string]string) map[string]string {
-	env := map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": t.id, "E2B_TEMPLATE_ID": t.Template}
+	env := facts(t.id, t.Template)
 	for k, v := range asked {
 		env[k] = v
 	}

@@ -50,6 +50,9 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	if sandbox.KindOf(err) == sandbox.NotFound && len(req.Volumes) == 0 {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(n.TemplateID)), err: err}
 	}
+	if err == nil {
+		err = d.noted(r.Context(), &s)
+	}
 	if err != nil {
 		return err
 	}
