@@ -52,17 +52,18 @@ type registry struct {
 	Username       string           `json:"username"`
 	Password       sandbox.Password `json:"password"`
 	ServiceAccount sandbox.Password `json:"serviceAccountJson"`
+	AWSKeyID       string           `json:"awsAccessKeyId"`
+	AWSKey         sandbox.Password `json:"awsSecretAccessKey"`
+	AWSRegion      string           `json:"awsRegion"`
 }
 
-// login is that as a name and a password.
+// login is that as a name and a password, once awsLogin has made those of AWS.
 func (r *registry) login() (*sandbox.Login, error) {
 	switch r.Type {
 	case "registry":
 		return &sandbox.Login{Username: r.Username, Password: r.Password}, nil
 	case "gcp": // its registries take a key document as a password
 		return &sandbox.Login{Username: "_json_key", Password: r.ServiceAccount}, nil
-	case "aws":
-		return nil, unsupported("fromImageRegistry of type aws: make a password with \"aws ecr get-login-password\", and give it with the type registry and the username AWS")
 	}
 	return nil, invalid(fmt.Sprintf("fromImageRegistry: the type %q is none of registry, gcp and aws", printable(r.Type)))
 }
@@ -207,6 +208,13 @@ func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("build")
 	if !uuidPattern.MatchString(id) {
 		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("build '%s' not found", printable(id))}
+	}
+	if body.Registry != nil && body.Registry.Type == "aws" {
+		plain, err := d.aws.plain(r.Context(), body.Registry, body.FromImage)
+		if err != nil {
+			return err
+		}
+		body.Registry = plain
 	}
 	req, err := body.request(templateName(r.PathValue("template")))
 	if err != nil {

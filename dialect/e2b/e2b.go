@@ -123,6 +123,7 @@ const Prefix = "/e2b"
 type Dialect struct {
 	engine   Engine
 	keys     Keys
+	aws      *awsLogin
 	domain   string
 	enter    func(ctx context.Context, digits string) (_ context.Context, leave func(), err error)
 	secret   []byte
@@ -136,7 +137,7 @@ type Dialect struct {
 
 // New returns a Dialect.
 func New(c Config) *Dialect {
-	d := &Dialect{engine: c.Engine, keys: c.Keys, domain: strings.ToLower(c.Domain), enter: c.Enter, secret: c.Secret, log: c.Logger}
+	d := &Dialect{engine: c.Engine, keys: c.Keys, aws: newAWSLogin(), domain: strings.ToLower(c.Domain), enter: c.Enter, secret: c.Secret, log: c.Logger}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -1,11 +1,14 @@
 package e2b
 
 import (
+	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +133,12 @@ func TestPages(t *testing.T) {
 	}
 	if len(seen) != 5 || seen[0] != all[0].ID || seen[4] != all[4].ID {
 		t.Errorf("seen %v", seen)
+	}
+	for _, token := range []string{"nonsense", "%", base64.RawURLEncoding.EncodeToString([]byte("00000000000000000001-../../../../../../../..")), strings.Repeat("A", 4096)} {
+		var f *fault
+		if _, err := parseList(url.Values{"nextToken": {token}}); !errors.As(err, &f) || f.status != http.StatusBadRequest {
+			t.Errorf("%.20s: %v", token, err)
+		}
 	}
 }
 

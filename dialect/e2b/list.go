@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +117,7 @@ func parseList(v url.Values) (q listQuery, err error) {
 	}
 	if token := v.Get("nextToken"); token != "" {
 		b, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil || len(b) > 64 {
+		if err != nil || !placePattern.Match(b) {
 			return q, invalid("nextToken is not one that this server gave")
 		}
 		q.next = string(b)
@@ -170,6 +171,8 @@ func (d *Dialect) find(r *http.Request, q listQuery) ([]sandbox.Sandbox, error) 
 	}
 	return all, nil
 }
+
+var placePattern = regexp.MustCompile(`^[0-9]{20}-[a-z0-9]{20}$`)
 
 // place orders sandboxes by their start, and tells any two apart.
 func place(s sandbox.Sandbox) string {
