@@ -2,11 +2,8 @@ package guest
 
 import (
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // pump carries what is written into a pipe to a sink, until no process holds
@@ -37,7 +34,8 @@ func newPump(pipe *os.File) *pump {
 	return &pump{pipe: pipe, target: -1, complete: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// run carries until the end of the file, or until the pipe is closed.
+// run carries until the end of the file, or until the pipe is closed. The pipe is the
+// caller's to close.
 func (p *pump) run(sink func([]byte)) {
 	defer p.end()
 	raw, err := p.pipe.SyscallConn()
@@ -52,12 +50,7 @@ func (p *pump) run(sink func([]byte)) {
 			defer p.mu.Unlock()
 			buf = pumpBuffers.Get().(*[32 << 10]byte)
 			var err error
-			for {
-				n, err = syscall.Read(int(fd), buf[:])
-				if err != syscall.EINTR {
-					break
-				}
-			}
+			n, err = readNow(fd, buf[:])
 			if err == syscall.EAGAIN {
 				pumpBuffers.Put(buf)
 				return false
@@ -87,7 +80,7 @@ func (p *pump) leaderEnded() {
 		return
 	}
 	if err == nil {
-		raw.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		raw.Control(func(fd uintptr) { held = heldIn(fd) })
 	}
 	p.target = p.read + int64(held)
 	p.settle()
@@ -101,15 +94,13 @@ func (p *pump) settle() {
 	}
 }
 
-// end lets those go on first who wait for it: letting go of the pipe takes its time.
+// end says that nothing comes any more.
 func (p *pump) end() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.full {
 		p.full = true
 		close(p.complete)
 	}
 	close(p.ended)
-	p.mu.Unlock()
-	runtime.Gosched()
-	p.pipe.Close()
 }
