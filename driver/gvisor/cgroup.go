@@ -282,6 +282,21 @@ func (g *group) setCPU(milli int64) error {
 		write(d, "cpu.shares", max(milli*1024/1000, 2)))
 }
 
+// setIdle lets the group's processes run only where no others would, or like others
+// again.
+func (g *group) setIdle(idle bool) error {
+	d := g.dir(g.of.cpu)
+	text := map[bool]string{true: "1", false: "0"}[idle]
+	if err := writeText(d, "cpu.idle", text); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	// Before Linux 5.15 there is no such file: the least weight is nearly that.
+	if g.of.cpu.unified {
+		return write(d, "cpu.weight", map[bool]int64{true: 1, false: 100}[idle])
+	}
+	return write(d, "cpu.shares", map[bool]int64{true: 2, false: 1024}[idle])
+}
+
 // procsFiles lists the files a process writes "0" to in order to join.
 func (g *group) procsFiles() []string {
 	files := g.dirs()

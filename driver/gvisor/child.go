@@ -250,7 +250,7 @@ func (c *child) enshell(ctx context.Context) (err error) {
 		return nil
 	}
 	defer c.trace.step("shell " + string(c.spec.ID))()
-	c.shell, err = c.d.newShell(ctx, c.spec, c.state.Guest)
+	c.shell, err = c.d.soonest(ctx, c.spec, c.state.Guest)
 	return err
 }
 

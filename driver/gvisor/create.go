@@ -86,6 +86,9 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 	}()
 	s := state{Version: stateVersion, Guest: filepath.Base(guestImage)}
 	sh, err := d.shelved(ctx, spec, s.Guest)
+	if sh == nil && err == nil {
+		sh, err = d.joined(ctx, spec, s.Guest)
+	}
 	if err != nil {
 		return nil, err
 	}

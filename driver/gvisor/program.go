@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -29,6 +30,8 @@ func (d *Driver) engineProgram() (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", d.program.Fd()), nil // also of the process that is to become it
 }
 
+// loadProgram copies the program to where nobody can change it: what runs of it could,
+// through its /proc, if it were a file like others.
 func (d *Driver) loadProgram() (_ *os.File, err error) {
 	from, err := d.engine()
 	if err != nil {
@@ -38,14 +41,67 @@ func (d *Driver) loadProgram() (_ *os.File, err error) {
 	// What a process that is being started has open for writing cannot be run.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	fd, err := unix.MemfdCreate("berth-engine", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	st, err := from.Stat()
+	if err != nil {
+		return nil, err
+	}
+	root, err := mountScratch(st.Size() + 2*largePage)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EPERM) {
+		return inMemory(from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // it lives with the file
+	return inLargePages(root, from)
+}
+
+// inLargePages puts a program on a file system of its own, which nobody can write to
+// then. In pages as large as can be had, a start of it takes few faults.
+func inLargePages(root *os.File, from fs.File) (*os.File, error) {
+	name := fmt.Sprintf("/proc/self/fd/%d/%s", root.Fd(), programName)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{from}, make([]byte, largePage))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if err := makeReadOnly(root); err != nil {
+		return nil, err
+	}
+	return os.Open(name)
+}
+
+// makeReadOnly makes the file system of a folder one that nobody can write to.
+func makeReadOnly(root *os.File) error {
+	picked, err := unix.Fspick(int(root.Fd()), "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
+	if err != nil {
+		return os.NewSyscallError("fspick", err)
+	}
+	defer unix.Close(picked)
+	if err := unix.FsconfigSetFlag(picked, "ro"); err != nil {
+		return os.NewSyscallError("fsconfig", err)
+	}
+	return os.NewSyscallError("fsconfig", unix.FsconfigReconfigure(picked))
+}
+
+const (
+	programName = "berth-engine"
+	largePage   = 2 << 20 // bytes
+)
+
+// inMemory puts a program in a sealed file, where the kernel has no such file system.
+func inMemory(from fs.File) (_ *os.File, err error) {
+	fd, err := unix.MemfdCreate(programName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 all may be run
-		fd, err = unix.MemfdCreate("berth-engine", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		fd, err = unix.MemfdCreate(programName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	f := os.NewFile(uintptr(fd), "berth-engine")
+	f := os.NewFile(uintptr(fd), programName)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{from}, make([]byte, 1<<20)); err != nil {
 		return nil, err

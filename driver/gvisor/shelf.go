@@ -3,12 +3,9 @@ package gvisor
 import (
 	"context"
 	"log/slog"
-	"os"
+	"runtime"
 	"sync"
 	"time"
-
-	"github.com/berth-dev/berth/driver"
-	"github.com/berth-dev/berth/sandbox"
 )
 
 // Shells says how many engines wait ahead of the machines that will want them. The
@@ -27,12 +24,11 @@ type Shells struct {
 
 // How the demand for shells is judged.
 const (
-	shellWindow = time.Minute            // as many as were wanted in it may be wanted again
-	shellLapse  = 10 * time.Minute       // a kind that nobody wanted this long has none
-	shellQuiet  = 400 * time.Millisecond // after a use none is started: it would slow what follows
-	shellLook   = 5 * time.Second        // how often to look when nothing tells to
-	shellRetry  = 10 * time.Second       // after a start that failed
-	shellKinds  = 64                     // that are remembered
+	shellWindow = time.Minute      // as many as were wanted in it may be wanted again
+	shellLapse  = 10 * time.Minute // a kind that nobody wanted this long has none
+	shellLook   = 5 * time.Second  // how often to look when nothing tells to
+	shellRetry  = 10 * time.Second // after a start that failed
+	shellKinds  = 64               // that are remembered
 )
 
 // shelf keeps the shells that wait. They are in no record: after a crash they are
@@ -46,15 +42,16 @@ type shelf struct {
 
 	mu    sync.Mutex
 	kinds map[kind]*demand
-	busy  time.Time // of the last use
+	under int // that are being started
 }
 
 // demand is what there is of one kind, and what was wanted of it.
 type demand struct {
-	ready []*shell // the oldest first
-	asked []time.Time
-	last  time.Time
-	retry time.Time // not before this
+	ready    []*shell    // the oldest first
+	starting []*starting // that nobody waits for; the oldest first
+	asked    []time.Time
+	last     time.Time
+	retry    time.Time // not before this
 }
 
 // newShelf returns a shelf that is tended until close. Nil keeps nothing.
@@ -95,6 +92,11 @@ func (s *shelf) take(k kind) *shell {
 	if w.asked = append(w.asked, now); len(w.asked) > s.config.Most {
 		w.asked = w.asked[1:]
 	}
+	return w.pick()
+}
+
+// pick takes out one that is ready, or nil.
+func (w *demand) pick() *shell {
 	if len(w.ready) == 0 {
 		return nil
 	}
@@ -123,51 +125,51 @@ func (s *shelf) demand(k kind, now time.Time) *demand {
 		w = &demand{}
 		s.kinds[k] = w
 	}
-	w.last, s.busy = now, now
+	w.last = now
+	s.stir()
+	return w
+}
+
+// stir makes keep look.
+func (s *shelf) stir() {
 	select {
 	case s.poke <- struct{}{}:
 	default:
 	}
-	return w
 }
 
-// keep starts shells, one at a time, and ends those that are too many.
+// keep lets shells be started, as many at once as there are processors, and ends those
+// that are too many.
 func (s *shelf) keep(ctx context.Context) {
 	defer close(s.done)
+	var under sync.WaitGroup
 	look := time.NewTimer(shellLook)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			under.Wait()
 			s.endAll(s.surplus(time.Now(), true))
 			return
 		case <-look.C:
 		case <-s.poke:
 		}
-		look.Reset(s.tend(ctx))
+		look.Reset(s.tend(ctx, &under))
 	}
 }
 
 // tend does one thing and says when to look again.
-func (s *shelf) tend(ctx context.Context) time.Duration {
+func (s *shelf) tend(ctx context.Context, under *sync.WaitGroup) time.Duration {
 	scarce, dire := s.pressure()
 	s.endAll(s.surplus(time.Now(), dire))
 	if scarce {
 		return shellLook
 	}
-	k, again, ok := s.lacking(time.Now())
-	if !ok {
+	k, st, again := s.lacking(time.Now())
+	if st == nil {
 		return again
 	}
-	sh, err := s.start(ctx, k)
-	if err == nil {
-		s.put(k, sh)
-		return 0
-	}
-	if ctx.Err() == nil {
-		s.config.Logger.Warn("start an engine ahead", "error", err)
-		s.putOff(k)
-	}
+	under.Go(func() { s.start(ctx, k, st) })
 	return 0
 }
 
@@ -185,33 +187,36 @@ func (s *shelf) pressure() (scarce, dire bool) {
 	return n < s.config.Reserve, n < s.config.Reserve/2
 }
 
-// lacking names a kind of which one is to be started now, or says when to look
-// again.
-func (s *shelf) lacking(now time.Time) (k kind, again time.Duration, ok bool) {
+// lacking names a kind of which one is to be started now, which is counted from then
+// on, or says when to look again.
+func (s *shelf) lacking(now time.Time) (k kind, st *starting, again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again = shellLook
-	total, least := 0, 0
+	total, least, found := s.under, 0, false
 	for _, w := range s.kinds {
 		total += len(w.ready)
 	}
 	for one, w := range s.kinds {
 		want := s.want(w, now)
-		switch {
-		case len(w.ready) >= want:
+		switch have := len(w.ready) + len(w.starting); {
+		case have >= want:
 		case w.retry.After(now):
 			again = min(again, w.retry.Sub(now))
 		default:
 			// The one that lacks most, in proportion, comes first.
-			if share := len(w.ready) * 1000 / want; !ok || share < least {
-				k, least, ok = one, share, true
+			if share := have * 1000 / want; !found || share < least {
+				k, least, found = one, share, true
 			}
 		}
 	}
-	if rest := s.busy.Add(shellQuiet).Sub(now); ok && rest > 0 {
-		return k, min(again, rest), false
+	if !found || total >= s.config.Most || s.under >= runtime.NumCPU() {
+		return k, nil, again
 	}
-	return k, again, ok && total < s.config.Most
+	st = newStarting()
+	s.under++
+	s.kinds[k].starting = append(s.kinds[k].starting, st)
+	return k, st, 0
 }
 
 // want is how many of a kind there should be.
@@ -238,46 +243,20 @@ func (s *shelf) surplus(now time.Time, all bool) (out []*shell) {
 			out = append(out, w.ready[:extra]...)
 			w.ready = append([]*shell(nil), w.ready[extra:]...)
 		}
-		if n == 0 && len(w.ready) == 0 && now.Sub(w.last) > shellLapse {
+		if n == 0 && len(w.ready)+len(w.starting) == 0 && now.Sub(w.last) > shellLapse {
 			delete(s.kinds, k)
 		}
 	}
 	return out
 }
 
-// start starts one, under an id of its own.
-func (s *shelf) start(ctx context.Context, k kind) (*shell, error) {
-	id := sandbox.NewID()
-	spec := driver.Spec{ID: id, Root: k.root, Hostname: string(id), Limits: k.limits}
-	if _, err := os.Stat(k.root); err != nil {
-		return nil, err // the template is gone
-	}
-	if err := s.d.hold(id); err != nil {
-		return nil, err
-	}
-	sh, err := s.d.newHeldShell(ctx, spec, k.guest)
-	if err != nil {
-		s.d.forget(id)
-	}
-	return sh, err
-}
-
+// put gives a kind one that is ready. The caller holds the lock.
 func (s *shelf) put(k kind, sh *shell) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if w := s.kinds[k]; w != nil {
 		w.ready = append(w.ready, sh)
 		return
 	}
 	s.kinds[k] = &demand{ready: []*shell{sh}} // surplus, which the next look ends
-}
-
-func (s *shelf) putOff(k kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.kinds[k]; w != nil {
-		w.retry = time.Now().Add(shellRetry)
-	}
 }
 
 // endAll ends shells. What cannot be ended now is swept by the next server.

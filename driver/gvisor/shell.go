@@ -54,23 +54,42 @@ func kindOf(spec driver.Spec, guest string) kind {
 func (d *Driver) shellFor(ctx context.Context, spec driver.Spec, guest string) (*shell, error) {
 	sh, err := d.shelved(ctx, spec, guest)
 	if sh == nil && err == nil {
-		sh, err = d.newShell(ctx, spec, guest)
+		sh, err = d.soonest(ctx, spec, guest)
 	}
 	return sh, err
 }
 
-// shelved is shellFor without a new one: nil if none waits.
+// shelved is shellFor if an engine waits already, and nil otherwise.
 func (d *Driver) shelved(ctx context.Context, spec driver.Spec, guest string) (*shell, error) {
+	return d.enlist(ctx, spec, guest, func(_ context.Context, k kind) (*shell, error) { return d.shelf.take(k), nil })
+}
+
+// joined is shellFor if an engine is being started ahead, and nil otherwise.
+func (d *Driver) joined(ctx context.Context, spec driver.Spec, guest string) (*shell, error) {
+	return d.enlist(ctx, spec, guest, d.shelf.join)
+}
+
+// soonest is shellFor when none waits.
+func (d *Driver) soonest(ctx context.Context, spec driver.Spec, guest string) (*shell, error) {
+	sh, err := d.joined(ctx, spec, guest)
+	if sh == nil && err == nil {
+		sh, err = d.newShell(ctx, spec, guest, nil)
+	}
+	return sh, err
+}
+
+// enlist gives a machine an engine that get finds on the shelf: nil if it finds none.
+func (d *Driver) enlist(ctx context.Context, spec driver.Spec, guest string, get func(context.Context, kind) (*shell, error)) (*shell, error) {
 	if len(spec.Mounts) > 0 {
 		return nil, nil // they are the engine's from the start
 	}
 	k := kindOf(spec, guest)
 	for {
-		sh := d.shelf.take(k)
-		if sh == nil {
-			return nil, nil
+		sh, err := get(ctx, k)
+		if sh == nil || err != nil {
+			return nil, err
 		}
-		err := sh.become(ctx, spec)
+		err = sh.become(ctx, spec)
 		if err == nil {
 			return sh, nil
 		}
@@ -81,8 +100,9 @@ func (d *Driver) shelved(ctx context.Context, spec driver.Spec, guest string) (*
 	}
 }
 
-// newShell starts an engine in the folder of spec's machine.
-func (d *Driver) newShell(ctx context.Context, spec driver.Spec, guest string) (_ *shell, err error) {
+// newShell starts an engine in the folder of spec's machine. With st nobody waits for it
+// yet.
+func (d *Driver) newShell(ctx context.Context, spec driver.Spec, guest string, st *starting) (_ *shell, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
 	sh := &shell{d: d, id: spec.ID, kind: kindOf(spec, guest), place: d.place(spec.ID), group: d.groups.group(string(spec.ID))}
@@ -93,6 +113,9 @@ func (d *Driver) newShell(ctx context.Context, spec driver.Spec, guest string) (
 	}()
 	if err := sh.group.make(wall(spec.Limits)); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := st.begin(sh.group); err != nil {
+		return nil, fmt.Errorf("set its urgency: %w", err)
 	}
 	if sh.ns, err = netgw.NewNamespace(); err != nil {
 		return nil, fmt.Errorf("make namespace: %w", err)
@@ -115,11 +138,14 @@ func (d *Driver) newShell(ctx context.Context, spec driver.Spec, guest string) (
 }
 
 // newHeldShell is newShell for the shelf: a machine of its own, that is held.
-func (d *Driver) newHeldShell(ctx context.Context, spec driver.Spec, guest string) (*shell, error) {
+func (d *Driver) newHeldShell(ctx context.Context, spec driver.Spec, guest string, st *starting) (*shell, error) {
+	if _, err := os.Stat(spec.Root); err != nil {
+		return nil, err // the template is gone
+	}
 	if err := os.Mkdir(d.place(spec.ID).dir, 0o700); err != nil {
 		return nil, err
 	}
-	sh, err := d.newShell(ctx, spec, guest)
+	sh, err := d.newShell(ctx, spec, guest, st)
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
