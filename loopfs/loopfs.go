@@ -36,13 +36,18 @@ func Mount(file, dir, kind string) error {
 // ErrInUse says that somebody on this host has a file of the file system open.
 var ErrInUse = errors.New("it is in use")
 
-// Unmount undoes Mount, with all that was written on the disk. Nothing that is mounted
-// there, or no such folder, is no error. A sandbox that was given the folder keeps it: it
-// has it in a namespace of its own.
+// Unmount undoes Mount, with all that was written on the disk, and removes the folder if
+// it is empty. Nothing that is mounted there, or no such folder, is no error. A sandbox that
+// was given the folder keeps it: it has it in a namespace of its own.
 func Unmount(dir string) error {
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+	if err == nil || errors.Is(err, unix.EINVAL) {
+		// Engines that began meanwhile hold copies of the host's mounts, which would keep
+		// the device for as long as they live. Such copies end with the folder.
+		err = unix.Rmdir(dir)
+	}
 	switch {
-	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTEMPTY):
 		return nil
 	case errors.Is(err, unix.EBUSY):
 		return ErrInUse

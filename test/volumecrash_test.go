@@ -22,6 +22,10 @@ func TestVolumesOutliveAKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other, err := r.CreateVolume(ctx, sandbox.VolumeRequest{Name: "other", SizeBytes: sandbox.MinVolume})
+	if err != nil {
+		t.Fatal(err)
+	}
 	box, err := r.Create(ctx, sandbox.CreateRequest{Name: "box", Volumes: []sandbox.VolumeMount{{Volume: "data", Path: "/data"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +37,12 @@ func TestVolumesOutliveAKill(t *testing.T) {
 		}
 	}
 	sh("box", "echo first > /data/file; setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > /data/count; done' > /dev/null 2>&1 < /dev/null & echo begun", "begun")
+
+	// A volume that goes leaves the disk, though a sandbox runs that began while it was there.
+	if err := r.RemoveVolume(ctx, "other"); err != nil {
+		t.Fatal(err)
+	}
+	wantNone(ctx, t, "left of a volume that was removed", func() []string { return loops(t, filepath.Join(r.data, "volumes", string(other.ID))) })
 
 	r.kill(t)
 	r.again(t)
@@ -54,7 +64,7 @@ func TestVolumesOutliveAKill(t *testing.T) {
 
 	r.kill(t)
 	r.again(t)
-	other, err := r.Create(ctx, sandbox.CreateRequest{Name: "other", Volumes: []sandbox.VolumeMount{{Volume: string(v.ID), Path: "/data", ReadOnly: true}}})
+	reader, err := r.Create(ctx, sandbox.CreateRequest{Name: "other", Volumes: []sandbox.VolumeMount{{Volume: string(v.ID), Path: "/data", ReadOnly: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +74,7 @@ func TestVolumesOutliveAKill(t *testing.T) {
 	if err := r.RemoveVolume(ctx, "data"); sandbox.KindOf(err) != sandbox.Conflict {
 		t.Fatalf("a volume in use was removed: %v", err)
 	}
-	for _, id := range []sandbox.ID{box.ID, other.ID} {
+	for _, id := range []sandbox.ID{box.ID, reader.ID} {
 		if err := r.Remove(ctx, string(id)); err != nil {
 			t.Fatal(err)
 		}
@@ -83,18 +93,32 @@ func TestVolumesOutliveAKill(t *testing.T) {
 	if _, err := r.CreateVolume(ctx, sandbox.VolumeRequest{Name: "kept", SizeBytes: 16 << 20}); err != nil {
 		t.Fatal(err)
 	}
+	last, err := r.Create(ctx, sandbox.CreateRequest{Volumes: []sandbox.VolumeMount{{Volume: "kept", Path: "/data"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bystander, err := r.Create(ctx, sandbox.CreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(string(last.ID), "echo here > /data/file", "")
+	if err := r.Remove(ctx, string(last.ID)); err != nil {
+		t.Fatal(err)
+	}
 	r.kill(t) // which leaves it mounted, for the next server to unmount
 	r.again(t)
 	if err := r.stop(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	wantNone(ctx, t, "left mounted", func() []string { return append(mounts(t, r.data), loops(t, r.data)...) })
+	wantNone(ctx, t, "left mounted, with "+string(bystander.ID)+" running", func() []string { return append(mounts(t, r.data), loops(t, r.data)...) })
 }
 
 // wantNone waits until nothing is left: others may look at a new device, and engines that
 // start have all of the host's mounts, for a moment.
 func wantNone(ctx context.Context, t *testing.T, what string, list func() []string) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	left := list()
 	for len(left) > 0 && ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
