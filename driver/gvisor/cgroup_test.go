@@ -3,6 +3,7 @@ package gvisor
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -103,6 +104,18 @@ func TestGroup(t *testing.T) {
 	}
 	if used, err := g.cpuUse(); err != nil || used == 0 || used > time.Minute {
 		t.Errorf("processor time used is %v, %v", used, err)
+	}
+
+	for _, idle := range []bool{true, false} {
+		if err := g.setIdle(idle); err != nil {
+			t.Fatal(err)
+		}
+		n, err := readInt(g.dir(all.cpu) + "/cpu.idle")
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Log("this kernel has no idle groups: theirs is the least weight")
+		} else if err != nil || n != map[bool]int64{true: 1, false: 0}[idle] {
+			t.Errorf("the group is idle %v: %d, %v", idle, n, err)
+		}
 	}
 
 	undo, err := g.lift()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -74,6 +75,16 @@ func (d *Driver) LimitsOf(id sandbox.ID) ([]string, error) {
 		all = append(all, l.Name+" "+l.Text)
 	}
 	return all, err
+}
+
+// Idle reports whether a machine's group runs only where no others would.
+func (d *Driver) Idle(id sandbox.ID) (bool, error) {
+	g := d.groups.group(string(id))
+	n, err := readInt(filepath.Join(g.dir(d.groups.cpu), "cpu.idle"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // of a kernel that has no such thing
+	}
+	return n != 0, err
 }
 
 // Engine is the process id of a machine's sentry.
@@ -180,4 +191,18 @@ func (d *Driver) CutFreezeShort(dm driver.Machine, done bool) error {
 	var out struct{ Unthawed string }
 	err = m.place.callFor(m.id, "containerManager.FreezeLayer", &layerArgs{urpc.FilePayload{Files: []*os.File{z.next}}}, &out)
 	return errors.Join(err, z.next.Close())
+}
+
+// OverwriteProgram tries to change the engine's program, as what runs of it could.
+func (d *Driver) OverwriteProgram() error {
+	path, err := d.engineProgram()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0}, 0)
+	return errors.Join(err, f.Close())
 }

@@ -2,10 +2,13 @@ package gvisor_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/driver/gvisor"
 )
@@ -54,6 +57,9 @@ func TestAnEngineOfItsOwn(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 	create(t, d, newSpec(t))
+	if err := d.OverwriteProgram(); !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ETXTBSY) {
+		t.Errorf("the engine's program can be changed: %v", err)
+	}
 	if opened != 2 {
 		t.Errorf("the program was loaded %d times by two drivers", opened)
 	}

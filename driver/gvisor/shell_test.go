@@ -1,9 +1,12 @@
 package gvisor_test
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,5 +204,94 @@ func TestShellsAreSwept(t *testing.T) {
 	}
 	if ids, err := again.Traces(); err != nil || !slices.Equal(ids, []sandbox.ID{spec.ID}) {
 		t.Errorf("left: %q, %v", ids, err)
+	}
+}
+
+// TestShellsAreHandedOutOnce makes machines at once of engines that wait, that are being
+// started and of new ones: no two have the same, and none is too many.
+func TestShellsAreHandedOutOnce(t *testing.T) {
+	dir := t.TempDir()
+	const most = 2
+	d := newShellDriver(t, dir, most)
+	first := newSpec(t)
+	create(t, d, first)
+	waitForShells(t, d, first, 1)
+	var mu sync.Mutex
+	var boxes []box
+	engines := map[int]bool{d.Engine(first.ID): true}
+	var all sync.WaitGroup
+	for range 4 {
+		spec := newSpec(t)
+		all.Go(func() {
+			m, err := d.Create(t.Context(), spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			boxes = append(boxes, client(t, m))
+			if engines[d.Engine(spec.ID)] {
+				t.Error("two machines have one engine")
+			}
+			engines[d.Engine(spec.ID)] = true
+			if n := len(d.Shells()); n > most {
+				t.Errorf("%d engines wait, of %d", n, most)
+			}
+		})
+	}
+	all.Wait()
+	for _, b := range boxes {
+		if idle, err := d.Idle(b.ID()); err != nil || idle {
+			t.Errorf("a machine comes after all others: %v", err)
+		}
+		if got := b.mustSh(t, "user", "hostname"); got == "" {
+			t.Error("a machine has no name")
+		}
+	}
+	for _, pid := range someShells(t, d, most) {
+		if engines[pid] {
+			t.Error("an engine that waits is a machine's")
+		}
+	}
+}
+
+// TestShellsGiveWay takes the host's memory away: the engines that wait are ended, and
+// no more are started until it is back.
+func TestShellsGiveWay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED LOUDLY: gVisor sandboxes need root")
+	}
+	dir := t.TempDir()
+	var available atomic.Int64
+	available.Store(1 << 30)
+	d, err := gvisor.New(gvisor.Config{Dir: dir, Guest: guestBinary, Shells: gvisor.Shells{
+		Most: 1, Reserve: 1 << 30, Available: func() (int64, error) { return available.Load(), nil },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	spec := newSpec(t)
+	b := create(t, d, spec)
+	waitForShells(t, d, spec, 1)
+
+	available.Store(1 << 20)
+	for deadline := time.Now().Add(2 * time.Minute); len(d.Shells()) > 0; time.Sleep(5 * time.Millisecond) {
+		d.ExpectShell(spec) // looks
+		if time.Now().After(deadline) {
+			t.Fatal("engines wait although there is no memory")
+		}
+	}
+	if got := b.mustSh(t, "user", "echo lives"); got != "lives" {
+		t.Errorf("inside: %q", got)
+	}
+	available.Store(1 << 30)
+	waitForShells(t, d, spec, 1)
+	if err := errors.Join(b.Stop(t.Context()), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(d, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }
