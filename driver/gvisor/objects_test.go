@@ -30,7 +30,7 @@ type objects struct {
 	number   *atomicbitops.Int64  // within this
 	counter  *atomicbitops.Uint64 // an object of its own
 	events   *waiter.Queue        // within this
-	by       map[string]atomicbitops.Int32
+	by       map[string]*atomicbitops.Int32
 	any      any
 }
 
@@ -102,9 +102,9 @@ func newObjects(n int) *objects {
 	o.most.Store(math.MaxUint64)
 	o.yes.Store(true)
 	o.counter.Store(300)
-	var e atomicbitops.Int32
-	e.Store(-9)
-	o.by = map[string]atomicbitops.Int32{"zero": {}, "minus": e}
+	minus := new(atomicbitops.Int32)
+	minus.Store(-9)
+	o.by = map[string]*atomicbitops.Int32{"zero": new(atomicbitops.Int32), "minus": minus}
 	o.register, o.port, o.number, o.events = &o.registers[100], &o.ports[7], &o.negative, &o.queue
 	return o
 }
