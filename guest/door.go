@@ -140,7 +140,7 @@ func (d *door) admit(c net.Conn, secret guestapi.Secret) (*guestConn, bool) {
 	if secret != d.secret {
 		return nil, false
 	}
-	in := &guestConn{quiet(c), d}
+	in := &guestConn{c, d}
 	d.inside[in] = struct{}{}
 	return in, true
 }

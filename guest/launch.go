@@ -131,7 +131,7 @@ func (g *Guest) environment(who account, asked [][]byte) (map[string]string, err
 func (g *Guest) enter(p *plan, cwd, home string) error {
 	if cwd == "" {
 		for _, c := range []string{defaultWorkdir, home, "/"} {
-			if g.isFolder(c) {
+			if info, err := g.files.stat(c); err == nil && info.IsDir() {
 				cwd = c
 				break
 			}
@@ -153,16 +153,6 @@ func (g *Guest) enter(p *plan, cwd, home string) error {
 		return p.notThere(err)
 	}
 	return nil
-}
-
-// isFolder reports whether a path of the sandbox leads to a folder.
-func (g *Guest) isFolder(name string) bool {
-	if g.scratch() {
-		info, err := g.files.stat(name)
-		return err == nil && info.IsDir()
-	}
-	var st syscall.Stat_t
-	return statNow(name, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR
 }
 
 // notThere explains why a process cannot start in its folder.
@@ -248,16 +238,15 @@ func lookUp(name, search, dir string) (string, error) {
 }
 
 func checkProgram(name, file string) error {
-	var st syscall.Stat_t
-	err := statNow(file, &st)
+	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return refuse(notFound, "check the path", "program %.200q not found", name)
 	case err != nil:
 		return refuse(codeOf(fromOS(err)), "", "program %.200q: %s", name, textOf(fromOS(err)))
-	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+	case info.IsDir():
 		return refuse(invalid, "name a program in it", "%.200q is a folder, not a program", name)
-	case st.Mode&0o111 == 0:
+	case info.Mode()&0o111 == 0:
 		return refuse(invalid, "make it executable with chmod +x, or name its interpreter first", "program %.200q is not executable", name)
 	}
 	return nil

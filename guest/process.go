@@ -106,7 +106,7 @@ func (s *stdio) pipe(fd int, childWrites bool, ready *spares) (*os.File, error) 
 // handOver closes the child's ends, once it has them.
 func (s *stdio) handOver() {
 	for _, fd := range s.childs {
-		closeNow(fd)
+		syscall.Close(fd)
 	}
 	s.childs = nil
 }

@@ -2,8 +2,11 @@ package guest
 
 import (
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // pump carries what is written into a pipe to a sink, until no process holds
@@ -34,8 +37,7 @@ func newPump(pipe *os.File) *pump {
 	return &pump{pipe: pipe, target: -1, complete: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// run carries until the end of the file, or until the pipe is closed. The pipe is the
-// caller's to close.
+// run carries until the end of the file, or until the pipe is closed.
 func (p *pump) run(sink func([]byte)) {
 	defer p.end()
 	raw, err := p.pipe.SyscallConn()
@@ -50,7 +52,12 @@ func (p *pump) run(sink func([]byte)) {
 			defer p.mu.Unlock()
 			buf = pumpBuffers.Get().(*[32 << 10]byte)
 			var err error
-			n, err = readNow(fd, buf[:])
+			for {
+				n, err = syscall.Read(int(fd), buf[:])
+				if err != syscall.EINTR {
+					break
+				}
+			}
 			if err == syscall.EAGAIN {
 				pumpBuffers.Put(buf)
 				return false
@@ -80,7 +87,7 @@ func (p *pump) leaderEnded() {
 		return
 	}
 	if err == nil {
-		raw.Control(func(fd uintptr) { held = heldIn(fd) })
+		raw.Control(func(fd uintptr) { held, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	}
 	p.target = p.read + int64(held)
 	p.settle()
@@ -94,13 +101,15 @@ func (p *pump) settle() {
 	}
 }
 
-// end says that nothing comes any more.
+// end lets those go on first who wait for it: letting go of the pipe takes its time.
 func (p *pump) end() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if !p.full {
 		p.full = true
 		close(p.complete)
 	}
 	close(p.ended)
+	p.mu.Unlock()
+	runtime.Gosched()
+	p.pipe.Close()
 }

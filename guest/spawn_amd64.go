@@ -19,7 +19,6 @@ type spawning struct {
 	steps [maxSteps]kernelCall
 	errno uintptr // of the step that was refused; 0 if none was
 
-	pidfd      int32 // of the child
 	count      int
 	mask       uint64 // no signal is held back in the program
 	dir, path  *byte
@@ -65,11 +64,6 @@ func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid int, ok bool
 		}
 	}
 	runtime.KeepAlive(attr)
-	if at := attr.Sys.PidFD; at != nil {
-		*at = int(s.pidfd)
-	} else if err == nil {
-		syscall.Close(int(s.pidfd))
-	}
 	return pid, true, err
 }
 
@@ -88,8 +82,7 @@ func simple(attr *syscall.ProcAttr) bool {
 }
 
 func newSpawning(path string, argv []string, attr *syscall.ProcAttr) (s *spawning, err error) {
-	s = &spawning{how: cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND | unix.CLONE_PIDFD, exitSignal: uint64(syscall.SIGCHLD)}}
-	s.how.pidfd = uint64(uintptr(unsafe.Pointer(&s.pidfd)))
+	s = &spawning{how: cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(syscall.SIGCHLD)}}
 	var errs [4]error
 	s.path, errs[0] = syscall.BytePtrFromString(path)
 	s.argv, errs[1] = syscall.SlicePtrFromStrings(argv)
@@ -142,7 +135,6 @@ func (s *spawning) run() (pid int, err error) {
 	if s.errno == 0 {
 		return pid, nil
 	}
-	syscall.Close(int(s.pidfd))
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
 			break

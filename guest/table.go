@@ -80,12 +80,7 @@ func (t *table) begin(pl *plan, r *guestv1.StartRequest, timeout time.Duration, 
 	closed := t.closed
 	t.mu.Unlock()
 	for i, pump := range p.pumps {
-		t.wg.Go(func() {
-			pump.run(func(b []byte) { p.out.write(i, b) })
-			<-p.done // letting go of the pipe takes its time, which the exit does not wait for
-			runtime.Gosched()
-			pump.pipe.Close()
-		})
+		t.wg.Go(func() { pump.run(func(b []byte) { p.out.write(i, b) }) })
 	}
 	t.wg.Go(func() {
 		defer t.wg.Done() // of reserve

@@ -94,10 +94,7 @@ func (ts *terminals) start(name string, pl *plan, cols, rows int) (*terminal, er
 		return nil, err
 	}
 	ts.live = append(ts.live, t)
-	ts.wg.Go(func() {
-		t.pump.run(t.draw)
-		t.master.Close()
-	})
+	ts.wg.Go(func() { t.pump.run(t.draw) })
 	ts.wg.Go(func() {
 		t.supervise()
 		ts.retire(t)
