@@ -1,8 +1,10 @@
 package drivertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,8 +206,27 @@ func testPause(t *testing.T, h Harness) {
 		t.Errorf("files: %q", got)
 	}
 	readTmp(t, b.guest)
+	writeLarge(t, b.guest)
 	b.follow(c, 5)
 	b.end()
+}
+
+// writeLarge writes a file and reads it, in one of the ways that large files take.
+func writeLarge(t *testing.T, c *guestclient.Client) {
+	t.Helper()
+	const size = 1 << 20
+	if info, err := c.WriteFile(within(t), "/tmp/large", sandbox.WriteOptions{}, noise(size)); err != nil || info.Size != size {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	body, _, err := c.ReadFile(within(t), "/tmp/large", sandbox.ReadRange{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	got, err := io.ReadAll(body)
+	if want, _ := io.ReadAll(noise(size)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %d wanted, or other ones: %v", len(got), size, err)
+	}
 }
 
 // writeTmp writes to /tmp through the file calls, which no driver lets out.

@@ -187,12 +187,12 @@ func (cm *containerManager) Stand(args *StandArgs, _ *struct{}) error {
 		Why:   "what no task does stands still with the tasks",
 		File:  "pkg/sentry/kernel/kernel.go",
 		At:    "\tk.tasks.aioGoroutines.Wait()\n",
-		After: "\tholdCarries()\n",
+		After: "\tk.holdCarries()\n",
 	},
 	{
 		Why:   "and goes on with them",
 		File:  "pkg/sentry/kernel/kernel.go",
 		At:    "\tk.tasks.EndExternalStop()\n",
-		After: "\tletCarries()\n",
+		After: "\tk.letCarries()\n",
 	},
 }

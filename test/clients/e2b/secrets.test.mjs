@@ -29,7 +29,7 @@ test('rules whose values stand in them, hidden and changed while it runs', async
   assert.deepEqual(await shown(), { 'X-Key': '******', 'X-Team': '******' })
   const inside = await sbx.commands.run('env; cat /proc/self/environ; grep -rl value-of-a-[r]ule /etc /home /run 2>/dev/null; true')
   assert.equal(inside.stdout.includes('value-of-a-rule'), false)
-  const [child] = await sbx.fork()
+  const [child] = (await sbx.fork()).map((c) => c.sandbox ?? c)
   assert.deepEqual((await child.getInfo()).network?.rules, (await sbx.getInfo()).network?.rules)
   await child.kill()
   await sbx.updateNetwork({ rules: { ...rules({ 'X-Key': '******', 'X-New': 'x' }), '*.example.com': [] } }) // one is kept
