@@ -80,7 +80,7 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 	go func() {
 		defer close(done)
 		err := b.outlive(ctx, id, process)
-		if ended <- err; err != nil && ctx.Err() == nil {
+		if ended <- err; err != nil && ctx.Err() == nil && sandbox.KindOf(err) != sandbox.Timeout {
 			abandon(err) // nothing can become ready; one that ended well may have left others behind
 		}
 	}()
@@ -98,7 +98,8 @@ func (b *building) awaitReady(ctx context.Context, id, process, ready string) er
 		if ok && ctx.Err() == nil {
 			return nil
 		}
-		if err != nil && ctx.Err() == nil {
+		// The guest is told of the deadline, and may notice it first.
+		if err != nil && ctx.Err() == nil && sandbox.KindOf(err) != sandbox.Timeout {
 			return err
 		}
 		select {

@@ -37,6 +37,7 @@ func testReduceFrom(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	ev.Close()
+	eventually(t, "the program runs", func() bool { return output(t, b.guest, "test -s ticks && echo yes || :") == "yes\n" })
 	dir := t.TempDir()
 	err = c.Capture(within(t), b.m, driver.KeepMemory, dir)
 	if kind := sandbox.KindOf(err); kind == sandbox.Unsupported { // then the disk has all that there is
