@@ -93,23 +93,30 @@ func TestARemovedSandboxLeavesNoGrant(t *testing.T) {
 	h.nothingLeft(t)
 }
 
+// createFailing creates a sandbox while the nth commit from now on fails.
+func (h *house) createFailing(t *testing.T, n int, p *sandbox.Policy) (sandbox.Sandbox, error) {
+	h.records.mu.Lock()
+	begin := h.records.count
+	h.records.before = func(at int, _ record.Txn) error {
+		if at == begin+n {
+			return sandbox.Errorf("commit", sandbox.Unavailable, "%w", errors.New("out of reach"))
+		}
+		return nil
+	}
+	h.records.mu.Unlock()
+	defer func() {
+		h.records.mu.Lock()
+		h.records.before = nil
+		h.records.mu.Unlock()
+	}()
+	return h.Create(operator(t), sandbox.CreateRequest{Policy: p})
+}
+
 // TestACreateThatFailsLeavesNoGrant fails at each commit of a create.
 func TestACreateThatFailsLeavesNoGrant(t *testing.T) {
 	h, _ := newKeepingHouse(t)
 	for n := 1; n < 20; n++ {
-		h.records.mu.Lock()
-		begin := h.records.count
-		h.records.before = func(at int, _ record.Txn) error {
-			if at == begin+n {
-				return sandbox.Errorf("commit", sandbox.Unavailable, "%w", errors.New("out of reach"))
-			}
-			return nil
-		}
-		h.records.mu.Unlock()
-		s, err := h.Create(operator(t), sandbox.CreateRequest{Policy: injecting("k")})
-		h.records.mu.Lock()
-		h.records.before = nil
-		h.records.mu.Unlock()
+		s, err := h.createFailing(t, n, injecting("k"))
 		if err == nil {
 			if err := h.Remove(operator(t), string(s.ID)); err != nil {
 				t.Fatal(err)

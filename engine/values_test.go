@@ -3,11 +3,9 @@ package engine_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
-	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -134,19 +132,7 @@ func TestNothingThatIsNewHasAValueToKeep(t *testing.T) {
 func TestACreateThatFailsLeavesNoValue(t *testing.T) {
 	h, _ := newKeepingHouse(t)
 	for n := 1; n < 20; n++ {
-		h.records.mu.Lock()
-		begin := h.records.count
-		h.records.before = func(at int, _ record.Txn) error {
-			if at == begin+n {
-				return sandbox.Errorf("commit", sandbox.Unavailable, "%w", errors.New("out of reach"))
-			}
-			return nil
-		}
-		h.records.mu.Unlock()
-		_, err := h.Create(operator(t), sandbox.CreateRequest{Policy: setting("X-Key", textOf(ownValue))})
-		h.records.mu.Lock()
-		h.records.before = nil
-		h.records.mu.Unlock()
+		_, err := h.createFailing(t, n, setting("X-Key", textOf(ownValue)))
 		if err == nil {
 			if n < 4 {
 				t.Errorf("only %d commits can fail", n-1)
