@@ -28,6 +28,18 @@ var layerEdits = []edit{
 		Replace: "\t\tStart: oldNrChunks*chunkSize + f.guard(oldNrChunks*chunkSize),\n",
 	},
 	{
+		Why:   "once it is left nothing is punched out of it",
+		File:  "pkg/sentry/pgalloc/pgalloc.go",
+		At:    "func (f *MemoryFile) decommitFile(fr memmap.FileRange) error {\n",
+		After: "\tif f.layer.left.Load() {\n\t\treturn nil\n\t}\n",
+	},
+	{
+		Why:     "that is when all are killed, as after a save",
+		File:    "pkg/sentry/kernel/kernel.go",
+		At:      "\tk.tasks.Kill(ws)\n",
+		Replace: "\tpgalloc.LeaveLayer()\n\tk.tasks.Kill(ws)\n",
+	},
+	{
 		Why:   "a checkpoint does not know of it",
 		File:  "pkg/sentry/pgalloc/save_restore.go",
 		At:    "\tf.hideCold(pb)\n",

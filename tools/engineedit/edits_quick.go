@@ -87,4 +87,22 @@ var quickEdits = []edit{
 		At:      "\tseccheck.Initialize()\n",
 		Replace: "\t// An engine starts with nothing to collect.\n\tdefer kernel.Calm()()\n",
 	},
+	{
+		Why:     "who reads or writes beside others waits in the kernel, for which no more processors are told of: that stops all threads, which takes long where many engines want the processors there are",
+		File:    "pkg/aio/aio.go",
+		At:      "\tgomaxprocs.Add(workers)\n",
+		Replace: "\n",
+	},
+	{
+		Why:     "so no fewer at the end",
+		File:    "pkg/aio/aio.go",
+		At:      "\tgomaxprocs.Add(-q.numWorkers)\n",
+		Replace: "\n",
+	},
+	{
+		Why:     "which needs less",
+		File:    "pkg/aio/aio.go",
+		At:      "\t\"gvisor.dev/gvisor/pkg/gomaxprocs\"\n",
+		Replace: "\n",
+	},
 }

@@ -82,7 +82,7 @@ func locate() (dir, version string, err error) {
 func fingerprint(version string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, version)
-	for _, e := range slices.Concat(edits, coldEdits, quickEdits, sizeEdits, stillEdits, layerEdits, attributeEdits, snapEdits, initEdits, stateEdits, shelfEdits) {
+	for _, e := range slices.Concat(edits, coldEdits, quickEdits, sizeEdits, stillEdits, layerEdits, attributeEdits, snapEdits, initEdits, stateEdits, shelfEdits, spawnEdits, turnsEdits, fuseEdits, begunEdits) {
 		fmt.Fprintf(h, "%q\n", e)
 	}
 	err := eachAdded(func(name string, b []byte) error {
@@ -116,7 +116,7 @@ func lay(src, dst string) error {
 	if err := copyTree(src, tmp); err != nil {
 		return fmt.Errorf("copy %s: %w", module, err)
 	}
-	for _, e := range slices.Concat(edits, coldEdits, quickEdits, sizeEdits, stillEdits, layerEdits, attributeEdits, snapEdits, initEdits, stateEdits, shelfEdits) {
+	for _, e := range slices.Concat(edits, coldEdits, quickEdits, sizeEdits, stillEdits, layerEdits, attributeEdits, snapEdits, initEdits, stateEdits, shelfEdits, spawnEdits, turnsEdits, fuseEdits, begunEdits) {
 		if err := e.apply(tmp); err != nil {
 			return err
 		}
