@@ -13,6 +13,7 @@ const (
 	MaxBuildSteps  = 1000
 	MaxDockerfile  = 1 << 20 // bytes
 	MaxBuildArgs   = 256
+	MaxBuildNames  = 32 // beside the first
 	MaxCopySources = 256
 	MaxReady       = 3600 // seconds that a template may take to be ready
 )

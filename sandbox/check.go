@@ -129,8 +129,13 @@ var buildSources = []string{"distribution", "oci", "oci-archive", "docker-archiv
 
 // Check reports an error of kind Invalid for the first thing that is wrong.
 func (r *BuildRequest) Check() error {
-	if err := CheckName(r.Name); err != nil {
-		return err
+	if len(r.Also) > MaxBuildNames {
+		return Errorf("check build", Invalid, "%d other names, at most %d are taken", len(r.Also), MaxBuildNames)
+	}
+	for _, name := range append([]string{r.Name}, r.Also...) {
+		if err := CheckName(name); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(r.Policy.Check(), r.Policy.CheckNoValues()); err != nil {
 		return err

@@ -41,6 +41,13 @@ const (
 // CodeTemplate is the template that has kernels for code. It is built on request.
 const CodeTemplate = "code-interpreter"
 
+// BucketTemplate is the template that has the program s3fs, which mounts buckets. It is built
+// on request.
+const BucketTemplate = "bucket-mounts"
+
+// MCPTemplate is the template that has the gateway of MCP servers. It is built on request.
+const MCPTemplate = "mcp-gateway"
+
 // DefaultLanguage is that of code that does not say another.
 const DefaultLanguage = "python"
 

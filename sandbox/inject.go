@@ -29,13 +29,13 @@ const SecretMark = "${secret}"
 // there over TLS that was verified for the same name. Nothing is ever added to
 // what is not encrypted.
 //
-// In each template SecretMark stands for the value of Secret. Several rules may
-// match one request: each adds its own, and of two that set one field the first
-// counts.
+// In each template SecretMark stands for the value of Secret, and NamedMark for that
+// of another. Several rules may match one request: each adds its own, and of two that
+// set one field the first counts.
 type Inject struct {
 	Host   string   `json:"host"`             // "api.example.com", or "*.example.com": any name beneath it
 	Except []string `json:"except,omitempty"` // hosts beneath it that the rule is not about
-	Secret string   `json:"secret,omitempty"` // its name; "" if no template needs one
+	Secret string   `json:"secret,omitempty"` // its name; "" if no template has SecretMark
 	Match
 
 	Header map[string]string `json:"header,omitempty"` // replaces the client's own of that name
@@ -97,10 +97,7 @@ type Grant struct {
 
 // Secrets are the names of the secrets that the rule uses.
 func (r *Inject) Secrets() []string {
-	var names []string
-	if r.Secret != "" {
-		names = append(names, r.Secret)
-	}
+	names := r.TemplateSecrets()
 	if r.Handler != nil && r.Handler.Secret != "" {
 		names = append(names, r.Handler.Secret)
 	}
@@ -140,8 +137,14 @@ func (r *Inject) checkCredential() error {
 	if err := r.checkValues(); err != nil || bare {
 		return err
 	}
-	if err := CheckSecretName(r.Secret); err != nil {
-		return err
+	secrets := r.TemplateSecrets()
+	if n := len(secrets); n > MaxInjectSecrets {
+		return fmt.Errorf("its templates use %d secrets, at most %d are taken", n, MaxInjectSecrets)
+	}
+	if r.Secret != "" || len(secrets) == 0 {
+		if err := CheckSecretName(r.Secret); err != nil {
+			return err
+		}
 	}
 	return r.checkFields()
 }
@@ -180,15 +183,18 @@ func (r *Inject) checkFields() error {
 		}
 	}
 	if r.Basic != nil {
-		if strings.Contains(r.Basic.User, ":") {
+		if strings.Contains(anyMark.ReplaceAllString(r.Basic.User, ""), ":") {
 			return errors.New("the user of basic holds a colon")
 		}
 		if err := errors.Join(template("user of basic", r.Basic.User), template("password of basic", r.Basic.Password)); err != nil {
 			return err
 		}
 	}
-	if !uses {
+	switch {
+	case r.Secret != "" && !uses:
 		return fmt.Errorf("none of its fields holds %s", SecretMark)
+	case r.Secret == "" && uses:
+		return fmt.Errorf("a template holds %s, and the rule names no secret", SecretMark)
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -12,6 +14,8 @@ func TestInjectCheck(t *testing.T) {
 		{Host: "*.example.com", Secret: "K_1", Query: map[string]string{"key": "${secret}"}},
 		{Host: "xn--bcher-kva.example", Secret: "k", Basic: &InjectBasic{User: "x", Password: "${secret}"}},
 		{Host: "a.b", Secret: "k", Body: map[string]string{"__TOKEN__": "${secret}"}, Mask: true},
+		{Host: "a.b", Secret: "k", Header: map[string]string{"X": "${secret:a}:${secret}"}},
+		{Host: "a.b", Basic: &InjectBasic{User: "${secret:u}", Password: "${secret:p}"}},
 		{Host: "a.b", Handler: &Handler{Name: "audit"}},
 		{Host: "*.a.b", Handler: &Handler{URL: "https://x.example/y", Secret: "k", Plain: true}},
 		{Host: "a.b", Secret: "k", Header: bearer, Match: Match{Methods: []string{"GET"}, Paths: []string{"/v1/*", "/a/*/b"}}},
@@ -34,6 +38,10 @@ func TestInjectCheck(t *testing.T) {
 		"no secret":        {Host: "a.b", Header: bearer},
 		"nothing":          {Host: "a.b", Secret: "k"},
 		"without the mark": {Host: "a.b", Secret: "k", Header: map[string]string{"X": "y"}},
+		"others alone":     {Host: "a.b", Secret: "k", Header: map[string]string{"X": "${secret:a}"}},
+		"not its own":      {Host: "a.b", Header: map[string]string{"X": "${secret:a}${secret}"}},
+		"no name":          {Host: "a.b", Header: map[string]string{"X": "${secret:-}"}},
+		"many secrets":     {Host: "a.b", Header: map[string]string{"X": manyMarks(MaxInjectSecrets + 1)}},
 		"newline":          {Host: "a.b", Secret: "k", Header: map[string]string{"X": "${secret}\r\nY: z"}},
 		"newline in name":  {Host: "a.b", Secret: "k", Header: map[string]string{"X\nY": "${secret}"}},
 		"framing":          {Host: "a.b", Secret: "k", Header: map[string]string{"Content-Length": "${secret}"}},
@@ -56,6 +64,25 @@ func TestInjectCheck(t *testing.T) {
 		if err := r.Check(); KindOf(err) != Invalid {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+func manyMarks(n int) (t string) {
+	for i := range n {
+		t += NamedMark("s" + strconv.Itoa(i))
+	}
+	return t
+}
+
+func TestFill(t *testing.T) {
+	r := Inject{Host: "a.b", Secret: "k", Header: map[string]string{"X": "${secret:b}${secret}"}, Query: map[string]string{"q": "${secret:a.1}"},
+		Basic: &InjectBasic{Password: "${secret:k}"}, Handler: &Handler{URL: "https://x.example", Secret: "h"}}
+	if got := r.Secrets(); !slices.Equal(got, []string{"k", "a.1", "b", "h"}) {
+		t.Errorf("it uses %q", got)
+	}
+	values := map[string]string{"k": "${secret:b}", "b": "B"} // what a value holds is no mark
+	if got := r.Fill("${secret}-${secret:b}-${secret:none}-$secret-${secret", values); got != "${secret:b}-B-${secret:none}-$secret-${secret" {
+		t.Errorf("filled: %q", got)
 	}
 }
 

@@ -15,7 +15,14 @@ type Limits struct {
 	// own, 1,024 to 100,000,000. 0, in a sandbox that was made before there was a
 	// bound: none.
 	Files int64 `json:"files"`
+
+	// FuseMounts is how many FUSE file systems programs may have mounted at once, at
+	// most 16: their servers run inside. 0: none. A change holds from the next start.
+	FuseMounts int64 `json:"fuse_mounts,omitempty"`
 }
+
+// MaxFuseMounts bounds Limits.FuseMounts.
+const MaxFuseMounts = 16
 
 // DefaultLimits is what a sandbox gets that asks for nothing.
 func DefaultLimits() Limits {
@@ -57,4 +64,5 @@ var limitBounds = []struct {
 	{"processes", 32, 1_000_000, func(l *Limits) *int64 { return &l.Processes }},
 	{"open_files", 64, 1 << 20, func(l *Limits) *int64 { return &l.OpenFiles }},
 	{"files", 1024, 100_000_000, func(l *Limits) *int64 { return &l.Files }},
+	{"fuse_mounts", 0, MaxFuseMounts, func(l *Limits) *int64 { return &l.FuseMounts }},
 }

@@ -47,10 +47,11 @@ type Page struct {
 
 // BuildRequest asks for a template.
 type BuildRequest struct {
-	Name  string `json:"name"`            // of the template to make or replace
-	From  string `json:"from,omitempty"`  // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>", "template:<name>", "scratch"
-	Force bool   `json:"force,omitempty"` // build although nothing changed
-	Login *Login `json:"login,omitempty"` // for the registry of a private image; nil: the server's own, if it has any
+	Name  string   `json:"name"`            // of the template to make or replace
+	Also  []string `json:"also,omitempty"`  // its other names, made or replaced once it is ready; at most MaxBuildNames
+	From  string   `json:"from,omitempty"`  // "distribution:bookworm", "oci:<reference>", "oci-archive:<path on the server>", "docker-archive:<path>", "template:<name>", "scratch"
+	Force bool     `json:"force,omitempty"` // build although nothing changed
+	Login *Login   `json:"login,omitempty"` // for the registry of a private image; nil: the server's own, if it has any
 
 	Policy *Policy `json:"policy,omitempty"` // of sandboxes that give none; nil: DefaultPolicy
 
