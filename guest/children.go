@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"syscall"
@@ -86,23 +87,79 @@ func (c *children) awaitAny(stop <-chan struct{}) bool {
 func (c *children) start(path string, argv []string, attr *syscall.ProcAttr) (*child, error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
-	pid, ok, err := spawn(path, argv, attr)
+	pid, ok, err := 0, false, error(nil)
+	if simple(attr) {
+		pid, _, ok, err = engineSpawn(&order{paths: []string{path}, dirs: some(attr.Dir), argv: argv, env: attr.Env,
+			files: [3]uintptr(attr.Files), credential: attr.Sys.Credential})
+		if !ok {
+			pid, ok, err = spawn(path, argv, attr)
+		}
+	}
 	if !ok {
 		pid, err = syscall.ForkExec(path, argv, attr)
 	}
 	if err != nil {
 		return nil, err
 	}
-	k := &child{pid: pid, mark: markIn(attr.Env), done: make(chan struct{})}
+	k := c.know(pid, attr.Env)
+	c.expect(pid)
+	return k, nil
+}
+
+// startFirst starts a program where the engine does it. The reaper does not look for its
+// end before expect is called. Without ok nothing has been tried.
+func (c *children) startFirst(o *order) (k *child, dir int, ok bool, err error) {
+	if !c.init {
+		return nil, 0, false, nil
+	}
+	c.lock.RLock()
+	defer c.lock.RUnlock()
+	pid, dir, ok, err := engineSpawn(o)
+	if !ok || err != nil {
+		return nil, 0, ok, err
+	}
+	return c.know(pid, o.env), dir, true, nil
+}
+
+// know notes a child that has been started.
+func (c *children) know(pid int, env []string) *child {
+	k := &child{pid: pid, mark: markIn(env), done: make(chan struct{})}
 	c.mu.Lock()
 	c.live[pid] = k
 	c.mu.Unlock()
+	return k
+}
+
+// expect has a child waited for.
+func (c *children) expect(pid int) {
 	if c.init {
 		poke(c.born)
 	} else {
 		go c.await(pid)
 	}
-	return k, nil
+}
+
+// some is a list of s, or of nothing.
+func some(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// simple reports whether a start asks for nothing but a session of its own and three
+// files, none of which a later step would take away.
+func simple(attr *syscall.ProcAttr) bool {
+	sys := attr.Sys
+	if sys == nil || !sys.Setsid || sys.Setctty || sys.Credential != nil && sys.Credential.NoSetGroups || len(attr.Files) != 3 {
+		return false
+	}
+	for _, fd := range attr.Files {
+		if fd < 3 || fd > math.MaxInt32 {
+			return false
+		}
+	}
+	return true
 }
 
 // signal sends to k's whole group; false means that k has ended.
@@ -136,6 +193,22 @@ func (c *children) reapAll() {
 		}
 		runtime.Gosched() // whoever waited for this end goes on before the next is looked for
 	}
+}
+
+// reap collects a child that has ended, unless somebody else has.
+func (c *children) reap(k *child) {
+	c.lock.Lock()
+	var status syscall.WaitStatus
+	var used syscall.Rusage
+	pid, _ := syscall.Wait4(k.pid, &status, syscall.WNOHANG, &used)
+	if pid == k.pid {
+		c.settle(pid, status, used)
+	}
+	c.lock.Unlock()
+	if pid != k.pid {
+		c.expect(k.pid)
+	}
+	<-k.done
 }
 
 // await collects one child; it is used where the process has children that are

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-dev/berth/guestapi"
 )
 
@@ -114,6 +116,7 @@ func (d *door) check(c net.Conn) {
 		return
 	}
 	c.SetReadDeadline(time.Time{})
+	takeTurns(c)
 	in, ok := d.admit(c, secret)
 	if !ok {
 		c.Close()
@@ -123,6 +126,18 @@ func (d *door) check(c net.Conn) {
 	case d.admitted <- in:
 	case <-d.ctx.Done():
 		in.Close()
+	}
+}
+
+// takeTurns tells the engine that an answer will say that its question came. Another kernel
+// would wait so for streams of small pieces too, which come no faster then than it says so.
+func takeTurns(c net.Conn) {
+	t, ok := c.(*net.TCPConn)
+	if !ok || !onEngine() {
+		return
+	}
+	if raw, err := t.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0) })
 	}
 }
 

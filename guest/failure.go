@@ -78,7 +78,8 @@ var errnos = map[syscall.Errno]struct {
 	syscall.EMFILE:       {exhausted, "too many files are open"},
 	syscall.ENFILE:       {exhausted, "too many files are open"},
 	syscall.EAGAIN:       {exhausted, "the sandbox has as many processes as it may: end some"},
-	syscall.ENOMEM:       {exhausted, "the sandbox's memory is full"},
+	syscall.ENOMEM:       {exhausted, memoryFull},
+	syscall.EFAULT:       {exhausted, memoryFull}, // the guest names no address but its own: there was no page for what lies there
 	syscall.E2BIG:        {invalid, "write the arguments to a file and pass its path"},
 	syscall.EPIPE:        {conflict, ""},
 	syscall.ENOTSUP:      {unsupported, "this file system cannot do it"},
@@ -86,6 +87,8 @@ var errnos = map[syscall.Errno]struct {
 	syscall.ERANGE:       {invalid, ""},
 	syscall.EMLINK:       {exhausted, ""},
 }
+
+const memoryFull = "the sandbox's memory is full: end processes, or give it more memory_bytes"
 
 // fromOS turns an error of the operating system into one with a code. The text
 // is the cause alone: the caller knows the path.

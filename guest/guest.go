@@ -17,9 +17,11 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/berth-dev/berth/guest/fusemount"
 	"github.com/berth-dev/berth/guest/kernel"
 	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/guestapi/v1/guestv1connect"
+	"github.com/berth-dev/berth/refusal"
 )
 
 // DefaultLogBytes is what is kept of each output of each process.
@@ -45,6 +47,8 @@ type Config struct {
 	// guestv1.Identity. It may be nil.
 	Rename func(sandboxID, hostname string) error
 
+	FuseMounts int // FUSE file systems that programs may have mounted at once; see package fusemount
+
 	Env      map[string]string // given to every process, beneath what a request sets
 	LogBytes int               // kept of each output; 0 means DefaultLogBytes
 }
@@ -62,6 +66,7 @@ type Guest struct {
 	watches  *watches
 	terms    *terminals
 	kernels  *kernel.Set
+	mounts   fusemount.Server
 }
 
 // New makes a guest that does nothing until Serve.
@@ -92,11 +97,15 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	g.kernels = kernel.NewSet()
 
 	g.watches = newWatches(g)
+	if err := g.mounts.Allow(g.config.FuseMounts); err != nil {
+		l.Close()
+		return err
+	}
 
 	g.port = ownPort(l)
 	g.entrance = newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
-		Handler:           g.routes(),
+		Handler:           refusal.Heard(g.routes()),
 		Protocols:         new(http.Protocols),
 		ConnContext:       withConn,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
@@ -111,6 +120,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	defer unhook()
 	err = server.Serve(g.entrance)
 	g.entrance.Close()
+	err = errors.Join(err, g.mounts.Close())
 	g.watches.close()
 	g.terms.close()
 	g.kernels.Close()

@@ -141,6 +141,12 @@ func (s *identityService) Identify(ctx context.Context, r *connect.Request[guest
 			return nil, fromOS(err)
 		}
 	}
+	if n := r.Msg.FuseMounts; n < 0 || n > guestapi.MaxFuseMounts {
+		return nil, refuse(invalid, "", "%d FUSE mounts lie outside of 0 to %d", n, guestapi.MaxFuseMounts)
+	}
+	if err := s.mounts.Allow(int(r.Msg.FuseMounts)); err != nil {
+		return nil, fromOS(err)
+	}
 	s.self.mu.Lock()
 	s.self.id = r.Msg.SandboxId
 	s.self.mu.Unlock()

@@ -10,8 +10,6 @@ import (
 	"os"
 	"syscall"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	guestv1 "github.com/berth-dev/berth/guestapi/v1"
 )
 
@@ -20,17 +18,7 @@ import (
 // What came before a body breaks off stays.
 func (g *Guest) patchFile(w http.ResponseWriter, r *http.Request) {
 	info, err := g.patch(r.Context(), r.URL.Query(), r.Body, carrierOf(w, r))
-	if err != nil {
-		sendError(w, err)
-		return
-	}
-	body, err := protojson.Marshal(info)
-	if err != nil {
-		sendError(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a broken connection is the host's to notice
+	sendInfo(w, info, err)
 }
 
 // patch does that. host may be nil, and is of use only for what takes a file's place.

@@ -58,7 +58,10 @@ func (g *Guest) kernelOptions(r *guestv1.CreateCodeContextRequest) (kernel.Optio
 		return kernel.Options{}, err
 	}
 	p := &plan{}
-	if err := g.enter(p, string(r.Cwd), who.home); err != nil {
+	if err := p.within(string(r.Cwd), who.home); err != nil {
+		return kernel.Options{}, err
+	}
+	if err := g.enter(p); err != nil {
 		return kernel.Options{}, err
 	}
 	if info, err := g.files.stat(p.cwd); err != nil || !info.IsDir() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -37,10 +38,31 @@ type plan struct {
 	dir        string              // for the kernel
 	credential *syscall.Credential // nil keeps the guest's own
 	cwd, user  string              // for the host
+
+	from places // where folder and program are looked for
+}
+
+// places are where a plan's folder and program may be, the first that is there counts.
+type places struct {
+	cwds   []string // as the host names them
+	search string   // what PATH says
+	shell  string   // a line for a shell, or ""
 }
 
 // plan resolves what a request names. Each refusal says what is wrong with it.
 func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
+	p, err := g.outline(r)
+	if err == nil {
+		err = g.look(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// outline is a plan whose folder and program have not been looked for.
+func (g *Guest) outline(r *guestv1.StartRequest) (*plan, error) {
 	p := &plan{}
 	who, err := g.runAs(p, r.User)
 	if err != nil {
@@ -53,13 +75,37 @@ func (g *Guest) plan(r *guestv1.StartRequest) (*plan, error) {
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		p.env = append(p.env, k+"="+env[k])
 	}
-	if err := g.enter(p, string(r.Cwd), who.home); err != nil {
+	if err := p.command(r); err != nil {
 		return nil, err
 	}
-	if err := g.program(p, r, env["PATH"]); err != nil {
-		return nil, cmp.Or(p.noFolder(), err)
+	p.from.search = env["PATH"]
+	if err := p.within(string(r.Cwd), who.home); err != nil {
+		return nil, err
 	}
 	return p, nil
+}
+
+// within says where the process may start: in one folder, or in the first that is there
+// of those that are usual.
+func (p *plan) within(cwd, home string) error {
+	if cwd == "" {
+		p.from.cwds = []string{defaultWorkdir, home, "/"}
+		return nil
+	}
+	cwd, err := cleanPath(cwd)
+	p.from.cwds = []string{cwd}
+	return err
+}
+
+// look settles what an outline leaves open.
+func (g *Guest) look(p *plan) error {
+	if err := g.enter(p); err != nil {
+		return err
+	}
+	if err := p.program(); err != nil {
+		return cmp.Or(p.noFolder(), err)
+	}
+	return nil
 }
 
 // markName is the variable that tells what a process has started, whatever becomes
@@ -128,9 +174,10 @@ func (g *Guest) environment(who account, asked [][]byte) (map[string]string, err
 }
 
 // enter settles the folder that the process starts in.
-func (g *Guest) enter(p *plan, cwd, home string) error {
-	if cwd == "" {
-		for _, c := range []string{defaultWorkdir, home, "/"} {
+func (g *Guest) enter(p *plan) error {
+	cwd := p.from.cwds[0]
+	if len(p.from.cwds) > 1 {
+		for _, c := range p.from.cwds {
 			if info, err := g.files.stat(c); err == nil && info.IsDir() {
 				cwd = c
 				break
@@ -179,8 +226,8 @@ func (p *plan) noFolder() error {
 	return nil
 }
 
-// program settles what is executed, with which arguments.
-func (g *Guest) program(p *plan, r *guestv1.StartRequest, search string) error {
+// command takes over what is to be executed.
+func (p *plan) command(r *guestv1.StartRequest) error {
 	for _, a := range r.Argv {
 		p.argv = append(p.argv, string(a))
 	}
@@ -190,17 +237,25 @@ func (g *Guest) program(p *plan, r *guestv1.StartRequest, search string) error {
 	if strings.ContainsRune(string(r.Shell)+strings.Join(p.argv, ""), 0) {
 		return refuse(invalid, "", "the command holds a NUL byte")
 	}
-	var err error
-	if len(r.Shell) > 0 {
-		for _, shell := range []string{"bash", "sh"} {
-			p.argv = []string{shell, "-lc", string(r.Shell)}
-			if p.path, err = lookUp(shell, search, p.dir); err == nil {
-				break
-			}
-		}
+	p.from.shell = string(r.Shell)
+	return nil
+}
+
+// shells are what runs a line, the first that is there.
+var shells = []string{"bash", "sh"}
+
+// program settles what is executed.
+func (p *plan) program() (err error) {
+	if p.from.shell == "" {
+		p.path, err = lookUp(p.argv[0], p.from.search, p.dir)
 		return err
 	}
-	p.path, err = lookUp(p.argv[0], search, p.dir)
+	for _, shell := range shells {
+		p.argv = []string{shell, "-lc", p.from.shell}
+		if p.path, err = lookUp(shell, p.from.search, p.dir); err == nil {
+			break
+		}
+	}
 	return err
 }
 
@@ -218,11 +273,7 @@ func lookUp(name, search, dir string) (string, error) {
 		return file, checkProgram(name, file)
 	}
 	var worst error
-	for d := range strings.SplitSeq(search, ":") {
-		if !path.IsAbs(d) {
-			d = filepath.Join(dir, d)
-		}
-		file := filepath.Join(d, name)
+	for file := range inPath(name, search, dir) {
 		err := checkProgram(name, file)
 		if err == nil {
 			return file, nil
@@ -235,6 +286,20 @@ func lookUp(name, search, dir string) (string, error) {
 		return "", worst
 	}
 	return "", refuse(notFound, "check the name and the PATH, or install it", "program %.200q not found", name)
+}
+
+// inPath gives where a program of that name may be.
+func inPath(name, search, dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for d := range strings.SplitSeq(search, ":") {
+			if !path.IsAbs(d) {
+				d = filepath.Join(dir, d)
+			}
+			if !yield(filepath.Join(d, name)) {
+				return
+			}
+		}
+	}
 }
 
 func checkProgram(name, file string) error {
@@ -268,4 +333,33 @@ func (p *plan) whyNot(err error) error {
 	}
 	e := fromOS(err)
 	return refuse(codeOf(e), hintOf(e), "start %.200q: %s", name, textOf(e))
+}
+
+// order is what the engine may be asked to start without a look at what is there; nil if
+// that takes one, as a name does that depends on the folder.
+func (p *plan) order() *order {
+	o := order{argv: p.argv, env: p.env, credential: p.credential, dirs: p.from.cwds}
+	if p.from.shell != "" {
+		o.argv = []string{shells[0], "-lc", p.from.shell}
+	}
+	name := o.argv[0]
+	if path.IsAbs(name) {
+		o.paths = []string{name}
+	} else if name != "" && !strings.Contains(name, "/") {
+		for file := range inPath(name, p.from.search, "") {
+			if !path.IsAbs(file) {
+				return nil
+			}
+			o.paths = append(o.paths, file)
+		}
+	} else {
+		return nil
+	}
+	return &o
+}
+
+// settled notes what the engine has found.
+func (p *plan) settled(o *order, dir int) {
+	p.argv, p.cwd = o.argv, o.dirs[dir]
+	p.dir = p.cwd
 }

@@ -34,6 +34,8 @@ type process struct {
 	in     *input // nil without standard input
 	pumps  []*pump
 
+	brief    time.Duration // whoever starts it waits so long for its end
+	alone    bool          // the reaper does not wait for it
 	timedOut atomic.Bool
 	loose    atomic.Bool   // it outlives its stream, detached or not: its machine was copied
 	done     chan struct{} // closed when the exit is known and all output kept
@@ -140,20 +142,18 @@ func (n *null) open() (uintptr, error) {
 	return uintptr(n.fd), nil
 }
 
-// launch starts the program. The process's goroutines are not running yet.
-func (p *process) launch(stdin, merge bool, ready *spares) error {
+// launch starts the program, of an outline once look has settled it. The process's
+// goroutines are not running yet.
+func (p *process) launch(stdin, merge bool, ready *spares, look func(*plan) error) error {
 	s, err := openStdio(stdin, merge, ready)
 	if err != nil {
 		return fromOS(err)
 	}
-	k, err := p.kids.start(p.plan.path, p.plan.argv, &syscall.ProcAttr{
-		Dir: p.plan.dir, Env: p.plan.env, Files: s.fds[:],
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.plan.credential},
-	})
+	k, err := p.startProgram(s.fds, look)
 	s.handOver()
 	if err != nil {
 		s.close()
-		return p.plan.whyNot(err)
+		return err
 	}
 	p.leader, p.started = &program{p.kids, k}, time.Now()
 	if stdin {
@@ -165,6 +165,31 @@ func (p *process) launch(stdin, merge bool, ready *spares) error {
 		}
 	}
 	return nil
+}
+
+// startProgram has the engine find and start the program, if it can do both at once. What
+// it refuses is looked at and tried again, so that the refusal says what is wrong.
+func (p *process) startProgram(fds [3]uintptr, look func(*plan) error) (*child, error) {
+	if o := p.plan.order(); o != nil {
+		o.files = fds
+		if k, dir, ok, err := p.kids.startFirst(o); ok && err == nil {
+			p.plan.settled(o, dir)
+			p.alone = true
+			return k, nil
+		}
+	}
+	p.brief = 0
+	if err := look(p.plan); err != nil {
+		return nil, err
+	}
+	k, err := p.kids.start(p.plan.path, p.plan.argv, &syscall.ProcAttr{
+		Dir: p.plan.dir, Env: p.plan.env, Files: fds[:],
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.plan.credential},
+	})
+	if err != nil {
+		return nil, p.plan.whyNot(err)
+	}
+	return k, nil
 }
 
 // supervise follows the process to its end and says how it ended.
@@ -189,6 +214,11 @@ func (p *process) supervise() {
 			late.Reset(0) // for the next pump
 		}
 	}
+	p.conclude(ended)
+}
+
+// conclude tells how the process ended, once all its output is kept.
+func (p *process) conclude(ended time.Time) {
 	e := p.leader.how()
 	e.TimedOut = e.TimedOut || p.timedOut.Load()
 	p.mu.Lock()
@@ -204,7 +234,7 @@ func (p *process) awaitLeader() {
 		<-p.leader.over()
 		return
 	}
-	bell := time.NewTimer(p.timeout)
+	bell := time.NewTimer(time.Until(p.started.Add(p.timeout)))
 	defer bell.Stop()
 	select {
 	case <-p.leader.over():

@@ -26,17 +26,21 @@ func (s *service) Start(ctx context.Context, r *connect.Request[guestv1.StartReq
 	if g := gatheringOf(ctx); g != nil {
 		begun = g.begun
 	}
-	plan, err := s.plan(r.Msg)
+	plan, err := s.outline(r.Msg)
 	if err != nil {
 		return err
 	}
 	plan.setMark()
-	planned := time.Now()
-	p, cursor, err := s.procs.start(plan, r.Msg)
+	planned, brief := time.Now(), time.Duration(0)
+	prompt := r.Msg.Stdin || r.Msg.Detach && !r.Msg.Lossless // somebody waits for its id, not for what it says
+	if gatheringOf(ctx) != nil && !prompt {
+		brief = gatherTime - planned.Sub(begun)
+	}
+	p, cursor, err := s.procs.start(plan, r.Msg, s.look, brief)
 	if err != nil {
 		return err
 	}
-	if r.Msg.Stdin || r.Msg.Detach { // the host needs its id
+	if prompt {
 		gatheringOf(ctx).release()
 	}
 	if err = follow(ctx, p, cursor, out.Send); err == nil {

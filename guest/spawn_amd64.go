@@ -2,7 +2,6 @@ package guest
 
 import (
 	"errors"
-	"math"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -49,7 +48,7 @@ var noSpawn atomic.Bool
 // the signal handlers in one go, where the library takes sixty calls, each of
 // which is dear in a sandbox. Without ok nothing has been tried.
 func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid int, ok bool, err error) {
-	if noSpawn.Load() || !simple(attr) {
+	if noSpawn.Load() {
 		return 0, false, nil
 	}
 	s, err := newSpawning(path, argv, attr)
@@ -65,20 +64,6 @@ func spawn(path string, argv []string, attr *syscall.ProcAttr) (pid int, ok bool
 	}
 	runtime.KeepAlive(attr)
 	return pid, true, err
-}
-
-// simple reports whether a start asks for nothing but what newSpawning knows.
-func simple(attr *syscall.ProcAttr) bool {
-	sys := attr.Sys
-	if sys == nil || !sys.Setsid || sys.Setctty || sys.Credential != nil && sys.Credential.NoSetGroups || len(attr.Files) != 3 {
-		return false
-	}
-	for _, fd := range attr.Files {
-		if fd < 3 || fd > math.MaxInt32 { // a later step would take it away
-			return false
-		}
-	}
-	return true
 }
 
 func newSpawning(path string, argv []string, attr *syscall.ProcAttr) (s *spawning, err error) {

@@ -49,8 +49,16 @@ var (
 
 // start runs a plan. The cursor stands at the beginning of the output and is the
 // caller's to close; with lossless set, the process waits for it.
-func (t *table) start(pl *plan, r *guestv1.StartRequest) (*process, *cursor, error) {
-	return t.begin(pl, r, time.Duration(r.TimeoutMs)*time.Millisecond, func(p *process) error { return p.launch(r.Stdin, r.Merge, &t.ready) })
+//
+// The plan may be an outline; look settles it if need be. What ends within brief has come
+// to its end when start returns.
+func (t *table) start(pl *plan, r *guestv1.StartRequest, look func(*plan) error, brief time.Duration) (*process, *cursor, error) {
+	return t.begin(pl, r, time.Duration(r.TimeoutMs)*time.Millisecond, func(p *process) error {
+		if t.logBytes >= 2*pipeSize {
+			p.brief = brief
+		}
+		return p.launch(r.Stdin, r.Merge, &t.ready, look)
+	})
 }
 
 // begin registers what launch makes of a process: its leader, its pumps and its
@@ -79,6 +87,18 @@ func (t *table) begin(pl *plan, r *guestv1.StartRequest, timeout time.Duration, 
 	t.live[id] = p
 	closed := t.closed
 	t.mu.Unlock()
+	over := p.alone && !closed && p.passed()
+	if p.alone { // if it is over, for what it may have left
+		p.kids.expect(p.leader.number())
+	}
+	if over {
+		t.retire(p)
+		go func() {
+			defer t.wg.Done() // of reserve
+			t.tidy(p)
+		}()
+		return p, first, nil
+	}
 	for i, pump := range p.pumps {
 		t.wg.Go(func() { pump.run(func(b []byte) { p.out.write(i, b) }) })
 	}

@@ -114,6 +114,11 @@ func number(s string) (int64, error) {
 // writeFile answers PUT /files.
 func (g *Guest) writeFile(w http.ResponseWriter, r *http.Request) {
 	info, err := g.put(r.Context(), r.URL.Query(), r.Body, carrierOf(w, r))
+	sendInfo(w, info, err)
+}
+
+// sendInfo answers with what is there now, or with what went wrong.
+func sendInfo(w http.ResponseWriter, info *guestv1.FileInfo, err error) {
 	if err != nil {
 		sendError(w, err)
 		return
@@ -124,7 +129,7 @@ func (g *Guest) writeFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(body)
+	_, _ = w.Write(body) // a broken connection is the host's to notice
 }
 
 // put stores a body under a path, whole or not at all. host may be nil.

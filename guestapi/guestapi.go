@@ -108,11 +108,25 @@ type Boot struct {
 	Drop []uint `json:"drop,omitempty"`
 
 	Nameserver string `json:"nameserver"` // for /etc/resolv.conf; "" leaves it
+
+	// FuseMounts is how many FUSE file systems programs may have mounted at once;
+	// 0 is none.
+	FuseMounts int64 `json:"fuse_mounts,omitempty"`
+
+	// LifeSeconds is after how long the guest ends by itself, whoever watches; 0 is
+	// never.
+	LifeSeconds int64 `json:"life_seconds,omitempty"`
 }
 
 // Ready begins the one line that the guest writes to its standard output once
 // it listens; the sandbox's id follows after a space.
 const Ready = "ready"
+
+// MaxLifeSeconds bounds Boot.LifeSeconds: a day.
+const MaxLifeSeconds = 24 * 60 * 60
+
+// MaxFuseMounts bounds Boot.FuseMounts.
+const MaxFuseMounts = 16
 
 // MaxBoot bounds the bytes of a Boot document.
 const MaxBoot = 64 << 10

@@ -47,9 +47,21 @@ type Client struct {
 	carrier driver.Carrier // moves large files past the link; may be nil
 }
 
-// Of makes a client of a machine's guest. Where the machine can, the bytes of large
-// files do not pass the link.
+// Keeper is a machine that keeps the client of its guest: all who speak to that share
+// connections then.
+type Keeper interface{ Guest() *Client }
+
+// Of is the client of a machine's guest: the one that the machine keeps, or a new one.
 func Of(m driver.Machine) *Client {
+	if k, ok := m.(Keeper); ok {
+		return k.Guest()
+	}
+	return Anew(m)
+}
+
+// Anew makes a client of a machine's guest that shares nothing with others. Where the
+// machine can, the bytes of large files do not pass the link.
+func Anew(m driver.Machine) *Client {
 	c := New(m.Dial)
 	c.carrier, _ = m.(driver.Carrier)
 	return c

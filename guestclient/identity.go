@@ -23,10 +23,10 @@ func (c *Client) Loosen(ctx context.Context) error {
 }
 
 // Identify makes a copied guest that of another sandbox. What ran goes on; every
-// connection but this client's is closed, and new ones need the new secret. The
-// client is of no use after that.
-func (c *Client) Identify(ctx context.Context, sandboxID string, secret guestapi.Secret, hostname string) error {
+// connection but the one of this call is closed, and new ones need the new secret;
+// programs may have so many FUSE file systems mounted from then on.
+func (c *Client) Identify(ctx context.Context, sandboxID string, secret guestapi.Secret, hostname string, fuseMounts int64) error {
 	_, err := call(c.to(ctx), "identify the guest", c.self.Identify,
-		&guestv1.IdentifyRequest{SandboxId: sandboxID, Secret: secret[:], Hostname: hostname})
+		&guestv1.IdentifyRequest{SandboxId: sandboxID, Secret: secret[:], Hostname: hostname, FuseMounts: fuseMounts})
 	return err
 }

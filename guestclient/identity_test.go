@@ -105,7 +105,7 @@ func TestIdentify(t *testing.T) {
 	if _, err := after.Hello(t.Context()); err == nil {
 		t.Fatal("a secret that is not set yet has opened it")
 	}
-	if err := teller.Identify(t.Context(), "child", is, "host"); err != nil {
+	if err := teller.Identify(t.Context(), "child", is, "host", 0); err != nil {
 		t.Fatal(err)
 	}
 	if len(renamed) != 2 || renamed[0] != "child" || renamed[1] != "host" {

@@ -114,8 +114,9 @@ func (*HoldResponse) Descriptor() ([]byte, []int) {
 type IdentifyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`     // 32 bytes
-	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"` // "" leaves it
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`                            // 32 bytes
+	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`                        // "" leaves it
+	FuseMounts    int64                  `protobuf:"varint,4,opt,name=fuse_mounts,json=fuseMounts,proto3" json:"fuse_mounts,omitempty"` // that programs may have at once from now on; those that are there stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,6 +172,13 @@ func (x *IdentifyRequest) GetHostname() string {
 	return ""
 }
 
+func (x *IdentifyRequest) GetFuseMounts() int64 {
+	if x != nil {
+		return x.FuseMounts
+	}
+	return 0
+}
+
 type IdentifyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -215,12 +223,14 @@ const file_v1_identity_proto_rawDesc = "" +
 	"\vHoldRequest\x12\x0e\n" +
 	"\x02ms\x18\x01 \x01(\x03R\x02ms\x12\x16\n" +
 	"\x06loosen\x18\x02 \x01(\bR\x06loosen\"\x0e\n" +
-	"\fHoldResponse\"d\n" +
+	"\fHoldResponse\"\x85\x01\n" +
 	"\x0fIdentifyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1a\n" +
-	"\bhostname\x18\x03 \x01(\tR\bhostname\"\x12\n" +
+	"\bhostname\x18\x03 \x01(\tR\bhostname\x12\x1f\n" +
+	"\vfuse_mounts\x18\x04 \x01(\x03R\n" +
+	"fuseMounts\"\x12\n" +
 	"\x10IdentifyResponse2\x9c\x01\n" +
 	"\bIdentity\x12A\n" +
 	"\x04Hold\x12\x1b.berth.guest.v1.HoldRequest\x1a\x1c.berth.guest.v1.HoldResponse\x12M\n" +
