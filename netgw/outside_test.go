@@ -173,7 +173,7 @@ func echo(c net.Conn) {
 
 // connect dials from inside the sandbox.
 func (w *world) connect(address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
 	return w.guest.dial(ctx, "tcp", address)
 }
@@ -193,7 +193,7 @@ func (w *world) mustEcho(address string) net.Conn {
 }
 
 func says(c net.Conn, line string) error {
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.WriteString(c, line); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (w *world) mustRefuse(address, send string) {
 		return
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(2 * time.Minute))
 	if send == "" {
 		w.t.Errorf("%s was connected", address)
 		return
@@ -250,7 +250,7 @@ func (n *notes) list() []sandbox.AuditEntry {
 // want waits for an entry that f picks.
 func (n *notes) want(t *testing.T, what string, f func(sandbox.AuditEntry) bool) sandbox.AuditEntry {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if all := n.list(); slices.ContainsFunc(all, f) {
 			return all[slices.IndexFunc(all, f)]
 		}

@@ -6,42 +6,6 @@ import (
 	"time"
 )
 
-// queue is the listener of the one server: it hands over connections that others
-// have accepted.
-type queue struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newQueue() *queue { return &queue{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-// push hands a connection to the server; false means that it has ended.
-func (q *queue) push(c net.Conn) bool {
-	select {
-	case q.conns <- c:
-		return true
-	case <-q.done:
-		return false
-	}
-}
-
-func (q *queue) Accept() (net.Conn, error) {
-	select {
-	case c := <-q.conns:
-		return c, nil
-	case <-q.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (q *queue) Close() error {
-	q.once.Do(func() { close(q.done) })
-	return nil
-}
-
-func (q *queue) Addr() net.Addr { return &net.UnixAddr{Name: "intercept", Net: "unix"} }
-
 // lent is a connection that belongs to another: closing it tells when it is no
 // longer needed, and lets nothing pass from then on.
 type lent struct {

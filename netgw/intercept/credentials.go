@@ -55,7 +55,7 @@ func (r *request) open() (*credentials, *refusal) {
 		if !adds && !rule.Mask {
 			continue
 		}
-		if rule.Secret != "" {
+		if len(rule.TemplateSecrets()) > 0 {
 			if no := r.use(rule, adds, c); no != nil {
 				return nil, no
 			}
@@ -93,49 +93,66 @@ func (r *request) set(rule *sandbox.Inject, values map[string]string, adds bool,
 	return nil
 }
 
-// use opens the secret of one rule. What a grant does not cover is not opened; a
-// request that needs it does not pass.
+// use opens the secrets of one rule, and adds what it says of them.
 func (r *request) use(rule *sandbox.Inject, adds bool, c *credentials) *refusal {
+	values := map[string]string{}
+	for _, name := range rule.TemplateSecrets() {
+		if no := r.unseal(rule, name, adds, c, values); no != nil {
+			return no
+		}
+	}
+	if !adds {
+		return nil
+	}
+	if err := c.add(rule, values); err != nil {
+		return &refusal{http.StatusBadGateway, err.Error()}
+	}
+	return nil
+}
+
+// unseal opens one secret of a rule. What a grant does not cover is not opened; a
+// request that needs it does not pass.
+func (r *request) unseal(rule *sandbox.Inject, name string, adds bool, c *credentials, values map[string]string) *refusal {
 	ctx, f := r.in.Context(), r.s.flow
-	if err := r.s.p.grants.Granted(ctx, f.Sandbox, rule.Secret); err != nil {
+	if err := r.s.p.grants.Granted(ctx, f.Sandbox, name); err != nil {
 		if !adds {
 			return nil
 		}
-		return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+		return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", name, err)}
 	}
 	if adds {
 		r.mu.Lock() // before it is opened: who revokes it must find this request
-		r.secrets = append(r.secrets, rule.Secret)
+		r.secrets = append(r.secrets, name)
 		r.mu.Unlock()
-		if err := r.s.p.grants.Granted(ctx, f.Sandbox, rule.Secret); err != nil {
-			return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+		if err := r.s.p.grants.Granted(ctx, f.Sandbox, name); err != nil {
+			return &refusal{http.StatusForbidden, fmt.Sprintf("the secret %q: %v", name, err)}
 		}
 	}
-	err := r.s.p.secrets.Use(ctx, f.Account, rule.Secret, func(v sandbox.SecretValue) error {
+	err := r.s.p.secrets.Use(ctx, f.Account, name, func(v sandbox.SecretValue) error {
 		if rule.Mask {
 			if err := c.mask.hide(v); err != nil {
 				return err
 			}
 		}
 		if adds {
-			return c.add(rule, string([]byte(v)))
+			values[name] = string([]byte(v))
 		}
 		return nil
 	})
 	if err != nil {
-		return &refusal{http.StatusBadGateway, fmt.Sprintf("the secret %q: %v", rule.Secret, err)}
+		return &refusal{http.StatusBadGateway, fmt.Sprintf("the secret %q: %v", name, err)}
 	}
 	return nil
 }
 
 // add renders a rule's templates. Of two rules that set one field the first
 // counts.
-func (c *credentials) add(rule *sandbox.Inject, value string) error {
-	render := func(t string) string { return strings.ReplaceAll(t, sandbox.SecretMark, value) }
+func (c *credentials) add(rule *sandbox.Inject, values map[string]string) error {
+	render := func(t string) string { return rule.Fill(t, values) }
 	for k, t := range rule.Header {
 		v := render(t)
 		if strings.ContainsFunc(v, func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }) {
-			return fmt.Errorf("its value has a line break or another control character, and cannot be in a header")
+			return fmt.Errorf("the header %s: a secret's value has a line break or another control character, and cannot be in a header", k)
 		}
 		setFirst(c.header, http.CanonicalHeaderKey(k), v)
 	}

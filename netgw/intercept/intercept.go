@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/handover"
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -123,7 +124,7 @@ type Proxy struct {
 	handlers    *handlers
 	authorities *authorities
 	server      *http.Server
-	queue       *queue
+	queue       *handover.Listener
 	now         func() time.Time
 	log         *slog.Logger
 	buffers     buffers
@@ -151,7 +152,7 @@ func New(c Config) (*Proxy, error) {
 	p := &Proxy{
 		secrets: c.Secrets, grants: c.Grants, values: c.Values, roots: c.Roots, handlers: h, now: c.Clock, log: c.Logger,
 		authorities: &authorities{records: c.Records, sealer: c.Sealer, now: c.Clock, all: map[sandbox.ID]*authority{}},
-		queue:       newQueue(), boxes: map[sandbox.ID]*box{}, ended: make(chan struct{}),
+		queue:       handover.New("intercept"), boxes: map[sandbox.ID]*box{}, ended: make(chan struct{}),
 	}
 	p.server = p.newServer()
 	go func() {

@@ -51,7 +51,16 @@ func TestEveryFormOfCredential(t *testing.T) {
 		sandbox.Inject{Host: "*.example.com", Secret: "k", Query: map[string]string{"key": "${secret}"}, Match: sandbox.Match{Paths: []string{"/query"}}},
 		sandbox.Inject{Host: host, Secret: "k", Basic: &sandbox.InjectBasic{User: "me", Password: "${secret}"}, Match: sandbox.Match{Paths: []string{"/basic"}}},
 		sandbox.Inject{Host: host, Secret: "k", Body: map[string]string{"__TOKEN__": "${secret}"}, Match: sandbox.Match{Paths: []string{"/body"}}},
+		sandbox.Inject{Host: host, Secret: "k", Header: map[string]string{"Authorization": "${secret:other} ${secret}"}, Match: sandbox.Match{Paths: []string{"/two"}}},
 		bearer(func(i *sandbox.Inject) { i.Methods = []string{"PUT"} }))
+	r.put("other", "${secret}")
+	if resp, _ := r.get("/two"); resp.Header.Get("X-Auth") != "${secret} "+token {
+		t.Errorf("two secrets: %q", resp.Header.Get("X-Auth"))
+	}
+	must(t, r.grants.Revoke(t.Context(), r.id, "other"))
+	if resp, _ := r.get("/two"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("one of two is revoked: %s", resp.Status)
+	}
 	resp, _ := r.get("/query?key=mine&x=1")
 	if got := resp.Header.Get("X-Query"); got != "x=1&key=ghp_s3cr3t%2B%2Fvalue%3D%3D" || resp.Header.Get("X-Auth") != "" {
 		t.Errorf("query %q", got)

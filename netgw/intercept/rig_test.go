@@ -220,7 +220,7 @@ func newRequest(t testing.TB, method, url string, body io.Reader) *http.Request 
 // a moment after its client knows.
 func (r *rig) last(n int) sandbox.AuditEntry {
 	r.t.Helper()
-	for range 500 {
+	for range 6000 {
 		r.mu.Lock()
 		if len(r.entries) >= n {
 			e := r.entries[n-1]

@@ -54,7 +54,7 @@ func (p *Proxy) Serve(ctx context.Context, f *Flow, guest net.Conn) error {
 		}
 		serving = t
 	}
-	if !p.queue.push(serving) {
+	if !p.queue.Push(serving) {
 		return sandbox.Errorf("serve", sandbox.Unavailable, "the server is shutting down")
 	}
 	select {
