@@ -108,6 +108,7 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"Capture", testCapture},
 		{"CaptureDisk", testCaptureDisk},
 		{"CaptureRefusals", testCaptureRefusals},
+		{"Early", testEarly},
 		{"Fork", testFork},
 		{"ForkPrograms", testForkPrograms},
 		{"ForkMany", testForkMany},
@@ -117,6 +118,8 @@ func Run(t *testing.T, newDriver func(t *testing.T) Harness) {
 		{"ForkRefusals", testForkRefusals},
 		{"CarryFork", testCarryFork},
 		{"Mounts", testMounts},
+		{"FileSystems", testFileSystems},
+		{"FileSystemRefusals", testFileSystemRefusals},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			h := newDriver(t)

@@ -213,8 +213,8 @@ func (l *lines) next(n int) {
 	}
 }
 
-// testForkMany: children made at once are told apart by all that tells machines
-// apart, and draw different numbers.
+// testForkMany: a hundred children, many of them made at once, are told apart by all
+// that tells machines apart, and draw different numbers.
 func testForkMany(t *testing.T, h Harness) {
 	b, ok := makeBed(t, h)
 	if !ok {
@@ -223,15 +223,16 @@ func testForkMany(t *testing.T, h Harness) {
 	if _, ok := b.forks(); !ok {
 		return
 	}
-	const many = 20
+	const times, many = 5, 20
 	draw := "cat /proc/sys/kernel/random/uuid 2>/dev/null; head -c 16 /dev/urandom | od -An -tx1; cat /etc/machine-id; hostname; cat /etc/hostname"
-	kids := b.forked(many)
 	seen := map[string]int{}
-	for i, k := range append(kids, b) {
+	tell := func(i int, k *bed) {
+		t.Helper()
 		got := strings.Fields(strings.ReplaceAll(output(t, k.guest, draw), " ", ""))
 		want := k.spec.Hostname
 		if n := len(got); n < 4 || got[n-2] != want || got[n-1] != want {
 			t.Errorf("child %d is %q, want the hostname %q", i, got, want)
+			return
 		}
 		for _, word := range got[:len(got)-2] {
 			if before, twice := seen[word]; twice {
@@ -240,7 +241,14 @@ func testForkMany(t *testing.T, h Harness) {
 			seen[word] = i
 		}
 	}
-	over(t, kids...)
+	for n := range times {
+		kids := b.forked(many)
+		for i, k := range kids {
+			tell(n*many+i, k)
+		}
+		over(t, kids...)
+	}
+	tell(times*many, b)
 	b.end()
 }
 

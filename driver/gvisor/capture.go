@@ -18,7 +18,6 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 
 	"github.com/berth-dev/berth/driver"
-	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -68,6 +67,11 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if keep == driver.KeepMemory {
+		if err := m.whole(ctx); err != nil {
+			return err
+		}
+	}
 	img, err := m.driver.describe(m.place, m.state, keep)
 	if err != nil {
 		return err
@@ -77,7 +81,7 @@ func (m *machine) capture(ctx context.Context, keep driver.Keep, dir string) err
 	if err := m.room(dir, keep); err != nil {
 		return err
 	}
-	if _, err := m.shoot(ctx, &img, newStages(), func() {}); err != nil {
+	if _, err := m.shoot(ctx, &img, newStages()); err != nil {
 		return err
 	}
 	if err := img.gather(); err != nil {
@@ -141,6 +145,9 @@ func (d *Driver) savedImage(id sandbox.ID, b []byte) (release func(), img image,
 	if _, err := os.Stat(p.saved()); err != nil {
 		return nil, img, &sandbox.Error{Op: "find what was saved", Kind: sandbox.NotFound, Err: err}
 	}
+	if err := s.check(p); err != nil {
+		return nil, img, err
+	}
 	if img, err = d.describe(p, s.State, s.Keep); err != nil {
 		return nil, img, err
 	}
@@ -168,79 +175,15 @@ func readSaved(b []byte) (saved, error) {
 	return s, nil
 }
 
-// newScratch is a scratch for the machine's memory; nil if the host's has no
-// room for it.
-func (m *machine) newScratch() (*scratch, error) {
-	need, err := m.toWrite()
-	if err != nil {
-		return nil, err
-	}
-	return newScratch(need)
-}
-
 // shoot lets the machine stand still for as long as it takes to write what its
-// image keeps to the image's places. It returns how long that was. Once the image is
-// whole it calls taken.
-func (m *machine) shoot(ctx context.Context, img *image, st *stages, taken func()) (pause time.Duration, err error) {
-	if img.about.Keep == driver.KeepMemory {
-		guest := guestclient.New(m.Dial)
-		defer guest.Close()
-		end := st.step("hold streams")
-		err := guest.Hold(ctx, holdTime)
-		end()
-		if err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, m.ifAlive(guest.Hold(context.WithoutCancel(ctx), 0))) }()
-	}
-	end := st.step("make room")
-	files, err := m.openFiles(img)
-	end()
+// image keeps to the image's places. It returns how long that was.
+func (m *machine) shoot(ctx context.Context, img *image, st *stages) (pause time.Duration, err error) {
+	a, err := m.aim(ctx, img, st)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, files.close()) }()
-	if m.driver.clones { // which writes out what was written since the last time
-		end := st.step("sync layer")
-		err := syncFile(m.place.layer())
-		end()
-		if err != nil {
-			return 0, err
-		}
-	}
-	freeze, err := m.prepareFreeze()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, freeze.drop()) }()
-	impose, err := m.liftNoted()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, m.ifAlive(impose())) }()
-
-	img.about.Taken = time.Now().UTC()
-	end = st.step("pause")
-	began := time.Now()
-	still, err := m.place.stand(ctx, m.id)
-	if err != nil {
-		return 0, err
-	}
-	err = m.writeBoth(img, freeze, files, st)
-	if rerr := still.release(); rerr != nil {
-		return 0, errors.Join(err, &sandbox.Error{Op: "go on", Kind: sandbox.Internal, Err: rerr})
-	}
-	pause = time.Since(began)
-	end()
-	if err == nil && img.about.Keep == driver.KeepMemory && img.left == nil {
-		end := st.step("write")
-		err = m.finish(files)
-		end()
-	}
-	if err == nil {
-		taken()
-	}
-	return pause, err
+	pause, err = a.shoot(ctx, img, func() {})
+	return pause, errors.Join(err, a.rest())
 }
 
 // writeBoth writes the layer of a machine that stands still, and what else is kept of

@@ -340,7 +340,7 @@ func (g *group) destroy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, pid := range pids {
+		for _, pid := range parentsFirst(pids) {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("kill %d: %w", pid, err)
 			}

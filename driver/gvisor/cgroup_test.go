@@ -3,6 +3,7 @@ package gvisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/driver/gvisor/runsc/called"
 	"github.com/berth-dev/berth/sandbox"
@@ -238,5 +241,32 @@ func TestGroupIsRenamed(t *testing.T) {
 	}
 	if ids, err := all.ids(); err != nil || len(ids) != 1 || ids[0] != "to" {
 		t.Errorf("there are %q, %v", ids, err)
+	}
+}
+
+func TestParentsFirst(t *testing.T) {
+	parent := exec.CommandContext(t.Context(), "sh", "-c", "sleep 1000 & echo $!; wait")
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		unix.Kill(child, unix.SIGKILL)
+		parent.Process.Kill()
+		parent.Wait()
+	})
+	const gone = 1 << 30
+	pid := parent.Process.Pid
+	for _, pids := range [][]int{{child, pid, gone}, {gone, pid, child}, {pid, child, gone}} {
+		if got := parentsFirst(pids); len(got) != 3 || got[2] != child {
+			t.Errorf("%v in the order %v; %d is the child of %d", pids, got, child, pid)
+		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
-	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -26,21 +25,29 @@ type child struct {
 	ns    *netgw.Namespace
 	state state
 	shell *shell // what loads the memory; nil before there is one, and with KeepDisk
+	fed   *feeding
 	trace *stages
 }
 
 // Restore implements driver.Snapshotter.
 func (d *Driver) Restore(ctx context.Context, spec driver.Spec, dir string) (driver.Machine, error) {
+	return d.restore(ctx, spec, dir, nil)
+}
+
+// restore is Restore, or RestoreEarly if there is a feed.
+func (d *Driver) restore(ctx context.Context, spec driver.Spec, dir string, feed driver.Feed) (driver.Machine, error) {
 	const op = "restore"
+	defer d.shelf.yield()()
 	img, err := d.readImage(dir)
 	if err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
+	img.feed = feed
 	c, err := d.newChild(ctx, spec, img, newStages())
 	if err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
-	m, err := c.hatch(ctx, img)
+	m, err := c.hatch(ctx, img, func() {})
 	if err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
@@ -100,6 +107,7 @@ func (i *image) fit(l sandbox.Limits) (sandbox.Limits, error) {
 func (c *child) fail(ctx context.Context, err error) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
+	c.fed.stop()
 	c.close()
 	err = errors.Join(err, c.d.destroy(undo, c.spec.ID))
 	c.d.forget(c.spec.ID)
@@ -154,11 +162,15 @@ func (c *child) guestImage(ctx context.Context, img image) (string, error) {
 	return own, cloneFile(filepath.Join(c.d.dir, own), img.guest)
 }
 
-// hatch makes the child a machine with what an image holds.
-func (c *child) hatch(ctx context.Context, img image) (*machine, error) {
+// hatch makes the child a machine with what an image holds. It calls loaded once that is
+// in its engine, if it comes that far.
+func (c *child) hatch(ctx context.Context, img image, loaded func()) (*machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	m, err := c.live(ctx, img)
+	m, err := c.live(ctx, img, loaded)
+	if ferr := c.fed.failed(); ferr != nil && err != nil {
+		err = ferr // which all else follows from
+	}
 	if err != nil {
 		return nil, c.fail(ctx, err)
 	}
@@ -167,7 +179,7 @@ func (c *child) hatch(ctx context.Context, img image) (*machine, error) {
 	return m, nil
 }
 
-func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
+func (c *child) live(ctx context.Context, img image, loaded func()) (m *machine, err error) {
 	if img.about.Keep == driver.KeepMemory {
 		if err := c.enshell(ctx); err != nil {
 			return nil, err
@@ -177,28 +189,32 @@ func (c *child) live(ctx context.Context, img image) (m *machine, err error) {
 		return nil, err
 	}
 	if img.about.Keep == driver.KeepDisk {
-		err = c.d.boot(ctx, c.place, c.spec, c.group, &c.state, "--fs-restore-image-path="+img.engine)
+		m, err = c.boot(ctx, img)
 	} else {
-		err = c.load(ctx, img)
+		m, err = c.load(ctx, img)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if m, err = c.d.attach(c.spec.ID, c.state, c.ns); err != nil {
-		return nil, err
-	}
+	loaded()
+	made := m
 	defer func() {
 		if err != nil {
-			m.release()
+			made.release()
 		}
 	}()
+	ctx, cancel := c.fed.during(ctx)
+	defer cancel()
 	if img.about.Keep == driver.KeepMemory {
 		if err := c.identify(ctx, m); err != nil {
-			return nil, err
+			return nil, c.place.crashed(err)
 		}
 	}
 	if err := c.place.noteState(m.state); err != nil {
 		return nil, err
+	}
+	if c.fed != nil {
+		m.feed(c.fed)
 	}
 	// Late, since a start within the share would take several times as long.
 	if err := c.group.setCPU(c.spec.Limits.CPUMilli); err != nil {
@@ -237,11 +253,41 @@ func (c *child) shareLayer(img image) (bool, error) {
 	return os.Link(img.layer, c.place.basePath(0)) == nil, nil // elsewhere it is copied
 }
 
-// load lets the engine load the memory.
-func (c *child) load(ctx context.Context, img image) error {
+// boot starts the engine with a new guest on the image's disk.
+func (c *child) boot(ctx context.Context, img image) (*machine, error) {
+	if err := c.d.boot(ctx, c.place, c.spec, c.group, &c.state, "--fs-restore-image-path="+img.engine); err != nil {
+		return nil, err
+	}
+	return c.d.attach(c.spec.ID, c.state, c.ns)
+}
+
+// load lets the engine load the memory, and attaches to it meanwhile.
+func (c *child) load(ctx context.Context, img image) (*machine, error) {
 	defer c.trace.step("load " + string(c.spec.ID))()
 	c.state.Secret, c.state.Process, c.ns = img.inner.Secret, c.shell.process, c.shell.ns
-	return c.shell.load(ctx, img.engine)
+	loaded := make(chan error, 1)
+	go func() { loaded <- c.loadShell(ctx, img) }() // waited for below
+	m, err := c.d.attach(c.spec.ID, c.state, c.ns)
+	if err := errors.Join(err, <-loaded); err != nil {
+		if m != nil {
+			m.awaitCrash(ctx, err)
+			m.release()
+		}
+		return nil, c.place.crashed(err)
+	}
+	return m, nil
+}
+
+// loadShell lets the engine load the memory, all of it or what is there.
+func (c *child) loadShell(ctx context.Context, img image) error {
+	if img.feed == nil {
+		return c.shell.load(ctx, img.engine)
+	}
+	err := writeWhole(c.place.lackingNote(), nil)
+	if err == nil {
+		c.fed, err = c.shell.loadFed(ctx, img.engine, img.feed)
+	}
+	return err
 }
 
 // enshell starts the engine ahead of what it is to load, if none waits.
@@ -259,9 +305,7 @@ func (c *child) identify(ctx context.Context, m *machine) error {
 	defer c.trace.step("identify " + string(c.spec.ID))()
 	var own guestapi.Secret
 	rand.Read(own[:])
-	guest := guestclient.New(m.Dial)
-	defer guest.Close()
-	if err := guest.Identify(ctx, string(c.spec.ID), own, c.spec.Hostname); err != nil {
+	if err := m.guest().Identify(ctx, string(c.spec.ID), own, c.spec.Hostname, c.spec.Limits.FuseMounts); err != nil {
 		return err
 	}
 	m.state.Secret = own

@@ -31,13 +31,20 @@ const bootTime = 60 * time.Second
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Machine, error) {
+	return d.createFor(ctx, spec, 0)
+}
+
+// createFor is Create of a machine that ends by itself after life, if that is not 0:
+// then it does so too when this process is killed.
+func (d *Driver) createFor(ctx context.Context, spec driver.Spec, life time.Duration) (driver.Machine, error) {
 	if err := check(spec); err != nil {
 		return nil, fault("create", spec.ID, err)
 	}
 	if err := d.hold(spec.ID); err != nil {
 		return nil, fault("create", spec.ID, err)
 	}
-	m, err := d.create(ctx, spec)
+	defer d.shelf.yield()()
+	m, err := d.create(ctx, spec, life)
 	if err != nil {
 		d.forget(spec.ID)
 		return nil, fault("create", spec.ID, err)
@@ -64,7 +71,7 @@ func check(spec driver.Spec) error {
 
 // create makes the machine step by step; whatever fails, destroy removes all
 // that is there.
-func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err error) {
+func (d *Driver) create(ctx context.Context, spec driver.Spec, life time.Duration) (m *machine, err error) {
 	guestImage, err := d.guestImage(ctx)
 	if err != nil {
 		return nil, err
@@ -84,11 +91,8 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 		defer cancel()
 		err = errors.Join(err, d.destroy(undo, spec.ID))
 	}()
-	s := state{Version: stateVersion, Guest: filepath.Base(guestImage)}
-	sh, err := d.shelved(ctx, spec, s.Guest)
-	if sh == nil && err == nil {
-		sh, err = d.joined(ctx, spec, s.Guest)
-	}
+	s := state{Version: stateVersion, Guest: filepath.Base(guestImage), life: life}
+	sh, err := d.waiting(ctx, spec, s)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +105,17 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (m *machine, err 
 	})
 }
 
+// waiting is an engine that waits for such a machine, or nil.
+func (d *Driver) waiting(ctx context.Context, spec driver.Spec, s state) (*shell, error) {
+	if s.life > 0 {
+		return nil, nil // of which there is one alone
+	}
+	if sh, err := d.shelved(ctx, spec, s.Guest); sh != nil || err != nil {
+		return sh, err
+	}
+	return d.joined(ctx, spec, s.Guest)
+}
+
 // begin makes an engine that waits a machine with a new guest.
 func (d *Driver) begin(ctx context.Context, sh *shell, spec driver.Spec, s state) (*machine, error) {
 	rand.Read(s.Secret[:])
@@ -108,7 +123,7 @@ func (d *Driver) begin(ctx context.Context, sh *shell, spec driver.Spec, s state
 	if err := sh.place.noteState(s); err != nil {
 		return nil, err
 	}
-	if err := sh.start(ctx, spec, s.Secret); err != nil {
+	if err := sh.start(ctx, spec, s); err != nil {
 		return nil, err
 	}
 	return d.settle(sh, spec, s)
@@ -170,7 +185,7 @@ func (d *Driver) boot(ctx context.Context, p place, spec driver.Spec, g *group, 
 	if err := p.noteState(*s); err != nil {
 		return err
 	}
-	in, err := bootPipe(spec, s.Secret)
+	in, err := bootPipe(spec, *s)
 	if err != nil {
 		return err
 	}
@@ -262,21 +277,23 @@ func (s *state) find(p place) error {
 }
 
 // bootDocument is what a new guest reads first.
-func bootDocument(spec driver.Spec, secret guestapi.Secret) ([]byte, error) {
+func bootDocument(spec driver.Spec, s state) ([]byte, error) {
 	return json.Marshal(guestapi.Boot{
-		SandboxID:  string(spec.ID),
-		Secret:     secret[:],
-		Listen:     fmt.Sprintf("%s:%d", netgw.GuestAddr, guestapi.Port),
-		Peer:       netgw.GatewayAddr.String(),
-		Hostname:   spec.Hostname,
-		Drop:       guestOnly,
-		Nameserver: netgw.GatewayAddr.String(),
+		SandboxID:   string(spec.ID),
+		Secret:      s.Secret[:],
+		Listen:      fmt.Sprintf("%s:%d", netgw.GuestAddr, guestapi.Port),
+		Peer:        netgw.GatewayAddr.String(),
+		Hostname:    spec.Hostname,
+		Drop:        guestOnly,
+		Nameserver:  netgw.GatewayAddr.String(),
+		LifeSeconds: int64(s.life / time.Second),
+		FuseMounts:  spec.Limits.FuseMounts,
 	})
 }
 
 // bootPipe returns the end to read of a pipe that holds the boot document.
-func bootPipe(spec driver.Spec, secret guestapi.Secret) (*os.File, error) {
-	b, err := bootDocument(spec, secret)
+func bootPipe(spec driver.Spec, s state) (*os.File, error) {
+	b, err := bootDocument(spec, s)
 	if err != nil {
 		return nil, err
 	}

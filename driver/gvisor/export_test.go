@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/urpc"
@@ -146,6 +147,9 @@ func (d *Driver) ReduceAsFarAs(ctx context.Context, spec driver.Spec, b []byte, 
 		return err
 	}
 	s.Keep = driver.KeepDisk
+	if s.Sums, err = sumFolder(d.place(spec.ID).reduced()); err != nil {
+		return err
+	}
 	out, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -168,7 +172,55 @@ func (d *Driver) ReduceLoaded(ctx context.Context, spec driver.Spec, b []byte) e
 		return err
 	}
 	defer sh.close()
-	return sh.loadWith(ctx, p.saved(), true)
+	return sh.loadStill(ctx, p.saved())
+}
+
+// ResumeAsFarAs does the first part of a Resume, as a process does that is killed then:
+// up to where an engine waits, or up to where what was saved runs. The result is the
+// engine's process.
+func (d *Driver) ResumeAsFarAs(ctx context.Context, spec driver.Spec, b []byte, runs bool) (pid int, err error) {
+	s, err := readSaved(b)
+	if err != nil {
+		return 0, err
+	}
+	p := d.place(spec.ID)
+	if err := p.beginResume(); err != nil {
+		return 0, err
+	}
+	if runs {
+		m, err := d.wake(ctx, spec, s)
+		if err != nil {
+			return 0, err
+		}
+		m.release()
+		return m.state.Process.PID, nil
+	}
+	sh, err := d.shellFor(ctx, spec, s.State.Guest)
+	if err != nil {
+		return 0, err
+	}
+	sh.close()
+	s.State.Process = sh.process
+	return sh.process.PID, p.noteState(s.State)
+}
+
+// PutBack ends a machine that was being resumed.
+func (d *Driver) PutBack(ctx context.Context, id sandbox.ID) error {
+	return d.putBack(ctx, id, errors.New("on purpose"))
+}
+
+// ForkAndDie is Fork of a machine whose engine is killed once its children load.
+func (d *Driver) ForkAndDie(ctx context.Context, dm driver.Machine, specs []driver.Spec) (driver.Forks, error) {
+	m, err := d.own(dm)
+	if err != nil {
+		return driver.Forks{}, err
+	}
+	return m.forkBy(ctx, specs, newStages(), func(a *aim, ctx context.Context, img *image, taken func()) (time.Duration, error) {
+		return a.shoot(ctx, img, func() {
+			taken()
+			_ = unix.Kill(m.state.Process.PID, unix.SIGKILL) // one that has ended is what is wanted
+		})
+	})
 }
 
 // Clones reports whether the driver's disk shares files by itself.

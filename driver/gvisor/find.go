@@ -156,6 +156,9 @@ func (d *Driver) afterResume(ctx context.Context, id sandbox.ID, n notes) (drive
 	if err := d.groups.group(string(id)).destroy(ctx); err != nil {
 		return driver.Found{}, err
 	}
+	if p.begun() { // and has died since
+		return driver.Found{}, nil
+	}
 	if err := removeAll(p.stateNote(), p.resumingNote()); err != nil {
 		return driver.Found{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,14 +29,23 @@ func (d *Driver) Fork(ctx context.Context, dm driver.Machine, specs []driver.Spe
 	if err != nil {
 		return driver.Forks{}, &sandbox.Error{Op: "fork", Err: err}
 	}
+	defer d.shelf.yield()()
 	trace := newStages()
 	f, err := m.fork(ctx, specs, trace)
 	f.Stages = trace.all()
 	return f, fault("fork", m.id, err)
 }
 
-func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) (f driver.Forks, err error) {
+func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) (driver.Forks, error) {
+	return m.forkBy(ctx, specs, trace, (*aim).shoot)
+}
+
+// forkBy is fork by a shoot that may be another than the one of that name.
+func (m *machine) forkBy(ctx context.Context, specs []driver.Spec, trace *stages, shoot func(*aim, context.Context, *image, func()) (time.Duration, error)) (f driver.Forks, err error) {
 	if err := ctx.Err(); err != nil {
+		return f, err
+	}
+	if err := m.whole(ctx); err != nil {
 		return f, err
 	}
 	img, err := m.driver.describe(m.place, m.state, driver.KeepMemory)
@@ -47,7 +57,11 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 		return f, err
 	}
 	defer os.RemoveAll(dir) // swept with the machine, or when it is next taken up
-	s, err := m.newScratch()
+	memory, err := m.memoryFiles()
+	if err != nil {
+		return f, err
+	}
+	s, err := m.newScratch(memory)
 	if err != nil {
 		return f, err
 	}
@@ -56,27 +70,40 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 		defer s.close()
 		img.engine = s.path()
 	}
-	frozen, err := m.leaveFor(&img)
-	if err != nil {
+	if img.left, err = m.leave(memory); err != nil {
 		return f, err
 	}
 	if img.left != nil {
 		defer img.left.close()
 	}
+	// The machine is made ready while the children are.
+	var a *aim
+	var aiming sync.WaitGroup
+	aiming.Go(func() { a, err = m.aim(ctx, &img, trace) })
 	l := m.driver.newLitter(ctx, specs, img, trace)
 	l.each(func(c *child) error { return c.enshell(ctx) })
+	aiming.Wait()
+	if err != nil {
+		return f, l.abort(err)
+	}
 	if l.empty() {
-		return driver.Forks{Each: l.forked}, nil
+		return driver.Forks{Each: l.forked}, a.rest()
 	}
 	if only := l.only(); only != nil {
 		img.layer = only.place.layer() // where nothing is shared, one copy less
 	}
-	// The children come to life while the machine is given back what it ran with.
+	// The children are loaded while the machine goes on, and come to life while its
+	// guest is told that all is as before: that takes the processor from them.
 	var hatching sync.WaitGroup
-	f.Pause, err = m.shoot(ctx, &img, trace, func() { hatching.Go(func() { l.hatch(ctx, img) }) })
+	f.Pause, err = shoot(a, ctx, &img, func() {
+		l.loading.Add(len(l.children))
+		hatching.Go(func() { l.hatch(ctx, img) })
+	})
 	if err == nil && img.left != nil {
-		err = m.ifAlive(m.widen(frozen))
+		err = m.ifAlive(m.widen(memory.Frozen))
 	}
+	l.loading.Wait()
+	err = errors.Join(err, a.rest())
 	hatching.Wait()
 	if err != nil {
 		return f, l.abort(err)
@@ -85,18 +112,14 @@ func (m *machine) fork(ctx context.Context, specs []driver.Spec, trace *stages) 
 	return f, nil
 }
 
-// leaveFor lets an image's children read the machine's memory where it is, if it
-// does not lie in too many files already. It returns how much of it is kept for
-// others before.
-func (m *machine) leaveFor(img *image) (frozen int64, err error) {
-	if img.left, err = m.leave(); err != nil || img.left == nil {
-		return 0, err
-	}
-	f, err := m.memoryFiles()
+// newScratch is a scratch for the machine's memory; nil if the host's has no
+// room for it.
+func (m *machine) newScratch(f memoryFiles) (*scratch, error) {
+	need, err := m.toWriteOf(f)
 	if err != nil {
-		err = errors.Join(err, img.left.close())
+		return nil, err
 	}
-	return f.Frozen, err
+	return newScratch(need)
 }
 
 // ForkSaved implements driver.Forker.
@@ -119,8 +142,10 @@ func (d *Driver) ForkSaved(ctx context.Context, id sandbox.ID, saved []byte, spe
 			return driver.Forks{}, fault(op, id, err)
 		}
 	}
+	defer d.shelf.yield()()
 	trace := newStages()
 	l := d.newLitter(ctx, specs, img, trace)
+	l.loading.Add(len(l.children))
 	l.hatch(ctx, img)
 	return driver.Forks{Each: l.forked, Stages: trace.all()}, nil
 }
@@ -130,6 +155,7 @@ type litter struct {
 	ctx      context.Context // of the fork
 	children []*child        // nil: it has failed, or has become a machine
 	forked   []driver.Forked // in the order of children
+	loading  sync.WaitGroup  // of children that hatch, and have not loaded yet
 }
 
 // newLitter makes what a child needs around its engine for each of specs.
@@ -165,14 +191,17 @@ func (l *litter) each(step func(*child) error) {
 	})
 }
 
-// hatch makes every child that is left a machine.
+// hatch makes every child that is left a machine. Each, left or not, has been added to
+// loading.
 func (l *litter) hatch(ctx context.Context, img image) {
 	l.parallel(func(i int) {
+		loaded := sync.OnceFunc(l.loading.Done)
+		defer loaded()
 		c := l.children[i]
 		if c == nil {
 			return
 		}
-		m, err := c.hatch(ctx, img)
+		m, err := c.hatch(ctx, img, loaded)
 		if l.children[i] = nil; err != nil {
 			l.forked[i].Err = fault("fork", c.spec.ID, err)
 			return

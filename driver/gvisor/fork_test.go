@@ -190,3 +190,29 @@ time.sleep(100000)
 		}
 	}
 }
+
+// TestForkOfOneThatDies kills a machine's engine once its children load: the fork says
+// so, and nothing is left of children that are there already.
+func TestForkOfOneThatDies(t *testing.T) {
+	dir := t.TempDir()
+	d := newDriver(t, dir)
+	b := create(t, d, newSpec(t))
+	f, err := d.ForkAndDie(t.Context(), b.Machine, []driver.Spec{newSpec(t), newSpec(t)})
+	if err == nil || len(f.Each) > 0 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	ids, err := d.Traces()
+	if err != nil || len(ids) != 1 || ids[0] != b.ID() {
+		t.Errorf("left: %q, %v", ids, err)
+	}
+	exit, err := b.Wait(t.Context())
+	if err != nil || exit.Asked || exit.Reason == "" {
+		t.Errorf("the machine's end: %+v, %v", exit, err)
+	}
+	if err := b.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(d, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}

@@ -24,6 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	runsc.Dispatch()
 	gvisor.InGroup()
+	shelves()
 	os.Exit(m.Run())
 }
 

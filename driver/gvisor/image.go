@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -28,12 +29,13 @@ import (
 type image struct {
 	about  driver.About
 	inner  inner
-	engine string   // folder of what the engine wrote: memory, or the tree of the layer's names
-	layer  string   // file
-	bases  []string // in which the rest of the layer lies; in a captured folder there are none
-	frozen bool     // nobody writes the layer any more
-	guest  string   // file of the guest's image; "" with KeepDisk
-	left   *left    // private memory that is not in engine, but only named there
+	engine string      // folder of what the engine wrote: memory, or the tree of the layer's names
+	layer  string      // file
+	bases  []string    // in which the rest of the layer lies; in a captured folder there are none
+	frozen bool        // nobody writes the layer any more
+	guest  string      // file of the guest's image; "" with KeepDisk
+	left   *left       // private memory that is not in engine, but only named there
+	feed   driver.Feed // tells what of the private memory in engine is there; nil: all is
 }
 
 // inner is what an image's children need to know and nobody else may.
@@ -41,6 +43,8 @@ type inner struct {
 	Version int             `json:"version"`
 	Secret  guestapi.Secret `json:"secret"`          // opens the guest that was captured
 	Guest   string          `json:"guest,omitempty"` // name of its image
+	Sums    sums            `json:"sums,omitempty"`  // of what the engine wrote
+	About   uint32          `json:"about,omitempty"` // the sum of the note for others
 }
 
 // Parts of a captured folder, beside driver.AboutName.
@@ -103,17 +107,22 @@ func (i *image) measure() error {
 
 // write makes dir, which holds the image's parts, a captured folder.
 func (i *image) write(dir string) error {
-	b, err := json.Marshal(i.inner)
+	about, err := json.MarshalIndent(i.about, "", "  ")
+	if err != nil {
+		return err
+	}
+	i.inner.About = crc32.Checksum(about, sumTable)
+	if i.inner.Sums, err = sumFolder(filepath.Join(dir, engineName)); err != nil {
+		return err
+	}
+	b, err := sumNote(i.inner)
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, innerName), b, 0o600); err != nil {
 		return err
 	}
-	if b, err = json.MarshalIndent(i.about, "", "  "); err != nil {
-		return err
-	}
-	return writeWhole(filepath.Join(dir, driver.AboutName), b)
+	return writeWhole(filepath.Join(dir, driver.AboutName), about)
 }
 
 // readImage reads a captured folder and checks that this driver can use it.
@@ -125,7 +134,7 @@ func (d *Driver) readImage(dir string) (image, error) {
 	if err := d.Fits(i.about); err != nil {
 		return i, err
 	}
-	if err := readNote(filepath.Join(dir, innerName), &i.inner); err != nil {
+	if err := readSummed(filepath.Join(dir, innerName), &i.inner); err != nil {
 		return i, err
 	}
 	parts := []string{i.layer}
@@ -149,7 +158,20 @@ func (d *Driver) readImage(dir string) (image, error) {
 	if err := i.about.Limits.Check(); err != nil {
 		return i, notWhole(err)
 	}
-	return i, nil
+	return i, i.checkSums(dir)
+}
+
+// checkSums compares what a captured folder holds with what was written, the layer and
+// the private memory left out.
+func (i *image) checkSums(dir string) error {
+	if i.inner.Sums == nil {
+		return nil // an earlier build wrote it
+	}
+	about := sums{driver.AboutName: i.inner.About}
+	if err := about.check(dir); err != nil {
+		return err
+	}
+	return i.inner.Sums.check(i.engine)
 }
 
 // readNote reads a JSON file of bounded size.

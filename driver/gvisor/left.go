@@ -3,6 +3,7 @@ package gvisor
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,10 +25,14 @@ type memoryFiles struct {
 
 	Cold   int64 // bytes in Pages
 	Frozen int64 // bytes of Memory that stay as they are for others
+	Lacks  int64 // bytes of Pages that have not come yet
 }
 
 func (m *machine) memoryFiles() (f memoryFiles, err error) {
 	c, err := m.place.control(m.id)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return f, &sandbox.Error{Op: "look at its memory", Kind: sandbox.Unavailable, ID: m.id, Err: errGone}
+	}
 	if err != nil {
 		return f, err
 	}
@@ -40,12 +45,20 @@ func (m *machine) memoryFiles() (f memoryFiles, err error) {
 
 // toWrite is how many bytes the machine's memory may take on a disk.
 func (m *machine) toWrite() (int64, error) {
+	f, err := m.memoryFiles()
+	if err != nil {
+		return 0, err
+	}
+	return m.toWriteOf(f)
+}
+
+// toWriteOf is toWrite for who knows where the memory lies.
+func (m *machine) toWriteOf(f memoryFiles) (int64, error) {
 	own, err := m.group.memoryUse()
 	if err != nil {
 		return 0, m.usageError(err)
 	}
-	f, err := m.memoryFiles()
-	return own + f.Cold, err
+	return own + f.Cold, nil
 }
 
 // left is a machine's private memory that its children read where it is. The
@@ -58,10 +71,9 @@ type left struct {
 
 // leave opens what the machine's memory lies in. It is nil if that are too many
 // files already.
-func (m *machine) leave() (l *left, err error) {
-	f, err := m.memoryFiles()
-	if err != nil || len(f.Pages) >= maxLeft {
-		return nil, err
+func (m *machine) leave(f memoryFiles) (l *left, err error) {
+	if len(f.Pages) >= maxLeft {
+		return nil, nil
 	}
 	l = &left{}
 	defer func() {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/guestapi"
+	"github.com/berth-dev/berth/guestclient"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -30,6 +32,8 @@ type state struct {
 	Process process         `json:"process"` // the sentry
 	Secret  guestapi.Secret `json:"secret"`
 	Guest   string          `json:"guest"` // file name of the guest's image
+
+	life time.Duration // after which a new guest ends by itself; 0 is never
 }
 
 // machine is one live sentry.
@@ -42,6 +46,8 @@ type machine struct {
 	link   *netgw.Link
 	pidfd  *os.File
 
+	guest func() *guestclient.Client // made when it is first used
+
 	carries chan struct{} // a token for each file that moves past the link
 	bare    atomic.Bool   // the engine knows no such way
 
@@ -52,9 +58,15 @@ type machine struct {
 	mu       sync.Mutex
 	asked    bool // its end, by Stop or Pause
 	released bool
+	ill      string   // why this process has ended it; "": it has not
+	lacking  bool     // an earlier process has left its memory incomplete
+	feeding  *feeding // brings its memory; nil: nobody has to
 }
 
-var _ driver.Machine = (*machine)(nil)
+var (
+	_ driver.Machine     = (*machine)(nil)
+	_ guestclient.Keeper = (*machine)(nil)
+)
 
 // attach completes a machine whose sentry lives: it opens the link and starts
 // the watcher, which owns the exit.
@@ -74,9 +86,14 @@ func (d *Driver) attach(id sandbox.ID, s state, ns *netgw.Namespace) (*machine, 
 		state: s, link: link, pidfd: pidfd, carries: make(chan struct{}, carriesEach),
 		over: make(chan struct{}), quit: make(chan struct{}),
 	}
+	m.guest = sync.OnceValue(func() *guestclient.Client { return guestclient.Anew(m) })
 	go m.watch()
 	return m, nil
 }
+
+// Guest implements guestclient.Keeper: what was opened to make the machine ready serves
+// those who use it.
+func (m *machine) Guest() *guestclient.Client { return m.guest() }
 
 // watch notes the end of the sentry. It ends with the sentry or with release.
 func (m *machine) watch() {
@@ -89,17 +106,49 @@ func (m *machine) watch() {
 	m.exit = driver.Exit{Asked: m.asked, Reason: reason, At: time.Now()}
 	if m.asked {
 		m.exit.Reason = "stopped"
+	} else if m.ill != "" {
+		m.exit.Reason = m.ill
 	}
 	m.mu.Unlock()
 	m.link.Close()
 	close(m.over)
 }
 
+// awaitCrash waits for the end of an engine that has hung up, which it does before it
+// has said why it crashes.
+func (m *machine) awaitCrash(ctx context.Context, err error) {
+	if !strings.HasSuffix(err.Error(), io.EOF.Error()) { // urpc does not wrap it
+		return
+	}
+	select {
+	case <-m.over:
+	case <-time.After(endingTime):
+	case <-ctx.Done():
+	}
+}
+
+// crashed is err, or what the engine said when it crashed.
+func (p place) crashed(err error) error {
+	if said := p.lastWords(); said != "" {
+		return &sandbox.Error{Kind: sandbox.Internal, Err: errors.New(said)}
+	}
+	return err
+}
+
+// lastWords are what the engine said when it crashed, if it has.
+func (p place) lastWords() string {
+	b, err := os.ReadFile(p.panicLog())
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return ""
+	}
+	line, _, _ := bytes.Cut(bytes.TrimSpace(b), []byte("\n"))
+	return fmt.Sprintf("the engine crashed: %.200s", line)
+}
+
 // reason finds out why the sentry ended.
 func (m *machine) reason() string {
-	if b, err := os.ReadFile(m.place.panicLog()); err == nil && len(bytes.TrimSpace(b)) > 0 {
-		line, _, _ := bytes.Cut(bytes.TrimSpace(b), []byte("\n"))
-		return fmt.Sprintf("the engine crashed: %.200s", line)
+	if said := m.place.lastWords(); said != "" {
+		return said
 	}
 	if n := m.group.oomKills(); n > 0 {
 		return "out of memory"
@@ -110,12 +159,13 @@ func (m *machine) reason() string {
 // release lets go of the machine without ending it.
 func (m *machine) release() {
 	m.mu.Lock()
-	again := m.released
+	again, fed := m.released, m.feeding
 	m.released = true
 	m.mu.Unlock()
 	if again {
 		return
 	}
+	fed.stop()
 	m.pidfd.Close()
 	<-m.quit
 	select {
@@ -138,6 +188,9 @@ func (m *machine) Dial(ctx context.Context) (net.Conn, error) {
 	c, err := m.link.DialGuest(ctx, guestapi.Port)
 	if err != nil {
 		return nil, dialError(ctx, err)
+	}
+	if t, ok := c.(interface{ TakeTurns() }); ok {
+		t.TakeTurns()
 	}
 	if err := guestapi.WritePreface(c, m.state.Secret); err != nil {
 		c.Close()

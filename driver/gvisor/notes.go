@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // A machine's folder holds notes for a process that comes after this one was
@@ -16,12 +18,14 @@ import (
 //	             resume has come to its end
 //	resuming     there while a resume is under way
 //	reducing     there while the memory of what was saved is given up
+//	engine/begun written by the engine before anything of what was saved runs
 //
 // So: state alone, it runs. Aside alone, it is put aside. Both, a save is under
 // way. With resuming a resume, with reducing a Reduce, whatever else is there.
 func (p place) stateNote() string    { return p.dir + "/state.json" }
 func (p place) asideNote() string    { return p.dir + "/aside.json" }
 func (p place) resumingNote() string { return p.dir + "/resuming" }
+func (p place) begunNote() string    { return p.engine() + "/begun" } // the name is the engine's edit
 
 // noteState says what engine runs, or is about to.
 func (p place) noteState(s state) error {
@@ -75,6 +79,21 @@ func (p place) readNotes() (notes, error) {
 	_, err = os.Stat(p.reducingNote())
 	n.reducing = err == nil
 	return n, nil
+}
+
+// openBegun makes the note that the engine is to write.
+func (p place) openBegun() (*os.File, error) {
+	return os.OpenFile(p.begunNote(), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+}
+
+// begun reports whether what was saved has begun to run: then it has changed its layer,
+// and what was saved is void. Not to know is to take it for that.
+func (p place) begun() bool {
+	st, err := os.Lstat(p.begunNote())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return err != nil || st.Size() > 0
 }
 
 // removeAll removes files and folders; those that are not there are no error.

@@ -28,7 +28,8 @@ const spare = 64 << 20
 type saved struct {
 	Version int         `json:"version"`
 	Keep    driver.Keep `json:"keep"`
-	State   state       `json:"state"` // of the machine that was; its process is gone
+	State   state       `json:"state"`          // of the machine that was; its process is gone
+	Sums    sums        `json:"sums,omitempty"` // of what the engine wrote
 }
 
 var _ driver.Pauser = (*Driver)(nil)
@@ -47,12 +48,18 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Op: op, ID: m.id, Err: err}
 	}
+	if keep == driver.KeepMemory {
+		if err := m.whole(ctx); err != nil {
+			return nil, fault(op, m.id, err)
+		}
+	}
 	if err := m.room(m.place.dir, driver.KeepMemory); err != nil {
 		return nil, fault(op, m.id, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	b, err := json.Marshal(saved{Version: stateVersion, Keep: keep, State: m.state})
+	s := saved{Version: stateVersion, Keep: keep, State: m.state}
+	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, fault(op, m.id, err)
 	}
@@ -71,7 +78,10 @@ func (d *Driver) Pause(ctx context.Context, dm driver.Machine, keep driver.Keep)
 	if keep == driver.KeepMemory {
 		m.expectWake()
 	}
-	if err := errors.Join(removeAll(m.place.stateNote()), m.place.sync()); err != nil {
+	if b, err = m.place.sumSaved(s); err == nil {
+		err = errors.Join(removeAll(m.place.stateNote(), m.place.lackingNote()), m.place.sync())
+	}
+	if err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.Internal, ID: m.id, Err: err}
 	}
 	return b, nil
@@ -198,14 +208,10 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 	if _, err := os.Stat(p.saved()); err != nil {
 		return nil, &sandbox.Error{Op: "find what was saved", Kind: sandbox.NotFound, Err: err}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), s.check(p)); err != nil {
 		return nil, err
 	}
-	if err := writeWhole(p.resumingNote(), nil); err != nil {
-		return nil, err
-	}
-	// What the engine knew of the machine that was.
-	if err := removeAll(p.stateNote(), p.engine(), p.bundle(), p.pidFile(), p.panicLog()); err != nil {
+	if err := p.beginResume(); err != nil {
 		return nil, err
 	}
 	if s.Keep == driver.KeepDisk {
@@ -219,12 +225,36 @@ func (d *Driver) resume(ctx context.Context, spec driver.Spec, s saved) (*machin
 	defer cancel()
 	m, err := d.wake(ctx, spec, s)
 	if err != nil {
-		return nil, errors.Join(err, d.groups.group(string(spec.ID)).destroy(ctx), removeAll(p.stateNote(), p.resumingNote()))
+		return nil, d.putBack(ctx, spec.ID, err)
 	}
 	// It runs, and has changed its layer: what was saved is void, whatever of it
 	// cannot be removed now. The next pause or the end of the machine does that.
 	_ = removeAll(p.asideNote(), p.saved(), p.resumingNote())
 	return m, nil
+}
+
+// beginResume says that a resume is under way. What the engine knew of the machine that
+// was goes before that: the word that it had begun would be taken for this one's.
+func (p place) beginResume() error {
+	if err := removeAll(p.stateNote(), p.engine(), p.bundle(), p.pidFile(), p.panicLog()); err != nil {
+		return err
+	}
+	return writeWhole(p.resumingNote(), nil)
+}
+
+// putBack ends a machine that could not be taken up, for why. What was saved serves
+// again if it has not begun to run; else it is NotFound.
+func (d *Driver) putBack(ctx context.Context, id sandbox.ID, why error) error {
+	p := d.place(id)
+	if err := d.groups.group(string(id)).destroy(ctx); err != nil {
+		return errors.Join(why, err)
+	}
+	if !p.begun() {
+		return errors.Join(why, removeAll(p.stateNote(), p.resumingNote()))
+	}
+	err := &sandbox.Error{Kind: sandbox.NotFound, Err: fmt.Errorf("it had begun to run, so what was saved is void: %w", why),
+		Hint: "create another, or one from a snapshot"}
+	return errors.Join(err, d.destroy(ctx, id))
 }
 
 // wake makes a machine of what was put aside.
@@ -247,10 +277,23 @@ func (d *Driver) wake(ctx context.Context, spec driver.Spec, s saved) (*machine,
 	if err := p.noteState(s.State); err != nil {
 		return nil, err
 	}
-	if err := sh.load(ctx, p.saved()); err != nil {
-		return nil, &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err} // nothing has run: the save still serves
+	// All that can fail otherwise comes before anything runs: until then the save serves.
+	m, err := d.attach(spec.ID, s.State, sh.ns)
+	if err != nil {
+		return nil, err
 	}
-	return d.settle(sh, spec, s.State)
+	err = sh.loadNoted(ctx, p.saved())
+	if err != nil {
+		m.awaitCrash(ctx, err)
+		err = &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err}
+	} else if err = sh.group.setCPU(spec.Limits.CPUMilli); err != nil { // late, as in settle
+		err = fmt.Errorf("limit processor time: %w", err)
+	}
+	if err != nil {
+		m.release()
+		return nil, err
+	}
+	return m, nil
 }
 
 // Discard implements driver.Pauser.

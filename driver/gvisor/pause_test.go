@@ -20,7 +20,7 @@ func TestAPauseLeavesTheLayerWhereItIs(t *testing.T) {
 	spec := newSpec(t)
 	for _, keep := range []driver.Keep{driver.KeepMemory, driver.KeepDisk} {
 		b := create(t, d, spec)
-		b.mustSh(t, "user", "head -c 300M /dev/urandom > /workspace/big && md5sum /workspace/big > /workspace/sum && rm -f /workspace/hole && truncate -s 1G /workspace/hole")
+		b.mustSh(t, "user", filler(160)+" > /workspace/big && md5sum /workspace/big > /workspace/sum && rm -f /workspace/hole && truncate -s 1G /workspace/hole")
 		saved, err := d.Pause(t.Context(), b.Machine, keep)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAPauseLeavesTheLayerWhereItIs(t *testing.T) {
 		b = client(t, m)
 		b.mustSh(t, "user", "md5sum -c /workspace/sum && stat -c %s /workspace/hole | grep -qx 1073741824")
 		// What is written after has its place too, and removal gives it back.
-		b.mustSh(t, "user", "rm /workspace/big && head -c 100M /dev/urandom > /workspace/big && md5sum /workspace/big > /workspace/sum && md5sum -c /workspace/sum")
+		b.mustSh(t, "user", "rm /workspace/big && "+filler(100)+" > /workspace/big && md5sum /workspace/big > /workspace/sum && md5sum -c /workspace/sum")
 		if err := b.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ print('held')"`
 		t.Fatalf("400 MiB fitted into 256: %s", out)
 	}
 	l := sandbox.DefaultLimits()
-	l.MemoryBytes, l.CPUMilli = 1<<30, 100
+	l.MemoryBytes, l.CPUMilli = 1<<30, 2000
 	if err := d.Resize(t.Context(), b.Machine, l); err != nil {
 		t.Fatal(err)
 	}
@@ -155,11 +155,15 @@ print('held')"`
 	}
 	shm("262140")
 	b.mustSh(t, "user", "head -c 100M /dev/zero > /dev/shm/x")
+	l.CPUMilli = 100
+	if err := d.Resize(t.Context(), b.Machine, l); err != nil {
+		t.Fatal(err)
+	}
 	b.mustSh(t, "user", "timeout 2 sh -c 'while :; do :; done' || true")
 	if throttled(t, d, b.ID()) == 0 {
 		t.Error("the smaller share of the processor does not hold")
 	}
-	l.MemoryBytes = 128 << 20
+	l.MemoryBytes, l.CPUMilli = 128<<20, 2000
 	if err := d.Resize(t.Context(), b.Machine, l); err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +175,10 @@ print('held')"`
 		t.Errorf("what is beyond its size took more: %s", out)
 	}
 	b.mustSh(t, "user", "rm /dev/shm/x && echo more > /dev/shm/y")
+}
+
+// filler is a line that prints so many MiB of which no page is like its neighbours. It
+// costs a tenth of as many from /dev/urandom.
+func filler(mib int) string {
+	return fmt.Sprintf("head -c 4M /dev/urandom > /tmp/filler && for i in $(seq %d); do cat /tmp/filler; done | head -c %dM", (mib+3)/4, mib)
 }

@@ -4,12 +4,17 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
 )
+
+// probeLife is after how long a probe's sandbox ends by itself, should this process be
+// killed: some hundred times as long as a start takes.
+const probeLife = 10 * time.Second
 
 // Probe implements driver.Driver: it starts a sandbox with nothing in it but
 // the guest.
@@ -29,11 +34,13 @@ func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 		return c, fault("probe gvisor", "", err)
 	}
 	limits := sandbox.Limits{MemoryBytes: 128 << 20, DiskBytes: 16 << 20}.WithDefaults(sandbox.DefaultLimits())
-	m, err := d.Create(ctx, driver.Spec{ID: sandbox.NewID(), Root: root, Hostname: "probe", Limits: limits})
+	m, err := d.createFor(ctx, driver.Spec{ID: sandbox.NewID(), Root: root, Hostname: "probe", Limits: limits}, probeLife)
 	if err != nil {
 		return c, fault("probe gvisor", "", err)
 	}
-	if err := m.Stop(ctx); err != nil {
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if err := m.Stop(undo); err != nil {
 		return c, fault("probe gvisor", "", err)
 	}
 	c.Version = engineVersion

@@ -60,11 +60,14 @@ func (d *Driver) loadProgram() (_ *os.File, err error) {
 // then. In pages as large as can be had, a start of it takes few faults.
 func inLargePages(root *os.File, from fs.File) (*os.File, error) {
 	name := fmt.Sprintf("/proc/self/fd/%d/%s", root.Fd(), programName)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o500)
 	if err != nil {
 		return nil, err
 	}
 	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{from}, make([]byte, largePage))
+	if err == nil {
+		err = collapse(f)
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
@@ -72,6 +75,22 @@ func inLargePages(root *os.File, from fs.File) (*os.File, error) {
 		return nil, err
 	}
 	return os.Open(name)
+}
+
+// collapse moves what a file in memory holds into large pages, for which the kernel
+// makes room then: while the file is written it takes only what is free. It is as well
+// where that cannot be.
+func collapse(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil || st.Size() == 0 {
+		return err
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	_ = unix.Madvise(b, unix.MADV_COLLAPSE)
+	return os.NewSyscallError("munmap", unix.Munmap(b))
 }
 
 // makeReadOnly makes the file system of a folder one that nobody can write to.

@@ -71,6 +71,10 @@ func (d *Driver) recover(ctx context.Context, id sandbox.ID, s state) (*machine,
 		m.release()
 		return nil, err
 	}
+	if err := m.seeLacking(); err != nil {
+		m.release()
+		return nil, err
+	}
 	return m, nil
 }
 

@@ -39,6 +39,9 @@ func (d *Driver) Reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte
 	if err := ctx.Err(); err != nil {
 		return nil, fault(op, spec.ID, err)
 	}
+	if err := s.check(p); err != nil {
+		return nil, fault(op, spec.ID, err)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
 	err = d.writeReduced(ctx, spec, s)
@@ -48,6 +51,9 @@ func (d *Driver) Reduce(ctx context.Context, spec driver.Spec, b []byte) ([]byte
 		return nil, fault(op, spec.ID, errors.Join(err, d.undoReduce(undo, spec.ID)))
 	}
 	s.Keep = driver.KeepDisk
+	if s.Sums, err = sumFolder(p.reduced()); err != nil {
+		return nil, fault(op, spec.ID, errors.Join(err, d.undoReduce(ctx, spec.ID)))
+	}
 	out, err := json.Marshal(s)
 	if err == nil {
 		err = writeWhole(p.asideNote(), out) // from here on the other bytes are void
@@ -76,7 +82,7 @@ func (d *Driver) writeReduced(ctx context.Context, spec driver.Spec, s saved) er
 		return err
 	}
 	defer sh.close()
-	if err := sh.loadWith(ctx, p.saved(), true); err != nil {
+	if err := sh.loadStill(ctx, p.saved()); err != nil {
 		return &sandbox.Error{Op: "load", Kind: sandbox.Unavailable, Err: err}
 	}
 	cmd, err := d.command(ctx, p, nil, "fscheckpoint", "--leave-running", "--image-path="+p.reduced(), string(spec.ID))

@@ -3,8 +3,6 @@ package gvisor
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/berth-dev/berth/driver"
@@ -50,11 +48,11 @@ func (c *child) lay(ctx context.Context, img image) ([]byte, error) {
 	if err := c.d.endStill(ctx, c.spec.ID); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(saved{Version: stateVersion, Keep: driver.KeepDisk, State: state{Version: stateVersion, Guest: c.state.Guest}})
+	b, err := c.place.sumSaved(saved{Version: stateVersion, Keep: driver.KeepDisk, State: state{Version: stateVersion, Guest: c.state.Guest}})
 	if err != nil {
 		return nil, err
 	}
-	return b, errors.Join(writeWhole(c.place.asideNote(), b), c.place.sync())
+	return b, c.place.sync()
 }
 
 // writeTree puts the tree of the layer's names where a stop does.
@@ -62,7 +60,7 @@ func (c *child) writeTree(ctx context.Context, img image) error {
 	if img.about.Keep == driver.KeepDisk {
 		return cloneFolder(c.place.saved(), img.engine)
 	}
-	if err := c.shell.loadWith(ctx, img.engine, true); err != nil {
+	if err := c.shell.loadStill(ctx, img.engine); err != nil {
 		return err
 	}
 	cmd, err := c.d.command(ctx, c.place, nil, "fscheckpoint", "--leave-running", "--image-path="+c.place.saved(), string(c.spec.ID))

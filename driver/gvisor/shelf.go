@@ -24,10 +24,11 @@ type Shells struct {
 
 // How the demand for shells is judged.
 const (
-	shellWindow = time.Minute      // as many as were wanted in it may be wanted again
+	shellWindow = time.Minute      // as many as were wanted in it may be wanted again, and one more
 	shellLapse  = 10 * time.Minute // a kind that nobody wanted this long has none
 	shellLook   = 5 * time.Second  // how often to look when nothing tells to
 	shellRetry  = 10 * time.Second // after a start that failed
+	shellsLeast = 2                // of a kind that is not lapsed: one may be wanted right after another
 	shellKinds  = 64               // that are remembered
 )
 
@@ -43,6 +44,7 @@ type shelf struct {
 	mu    sync.Mutex
 	kinds map[kind]*demand
 	under int // that are being started
+	haste haste
 }
 
 // demand is what there is of one kind, and what was wanted of it.
@@ -213,6 +215,9 @@ func (s *shelf) lacking(now time.Time) (k kind, st *starting, again time.Duratio
 	if !found || total >= s.config.Most || s.under >= runtime.NumCPU() {
 		return k, nil, again
 	}
+	if left := s.haste.left(now); left > 0 {
+		return k, nil, min(again, left)
+	}
 	st = newStarting()
 	s.under++
 	s.kinds[k].starting = append(s.kinds[k].starting, st)
@@ -227,7 +232,7 @@ func (s *shelf) want(w *demand, now time.Time) int {
 	if now.Sub(w.last) > shellLapse {
 		return 0
 	}
-	return min(max(1, len(w.asked)), s.config.Most)
+	return min(max(shellsLeast, len(w.asked)+1), s.config.Most)
 }
 
 // surplus takes out those that are no longer wanted; with all, every one.

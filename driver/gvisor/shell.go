@@ -15,9 +15,9 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 
 	"github.com/berth-dev/berth/driver"
-	"github.com/berth-dev/berth/guestapi"
 	"github.com/berth-dev/berth/netgw"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/timerslack"
 )
 
 // shell is an engine that has started, with all that is around it, and waits for
@@ -39,12 +39,12 @@ type shell struct {
 type kind struct {
 	root   string
 	guest  string         // name of its image
-	limits sandbox.Limits // of processor time none
+	limits sandbox.Limits // of processor time and of FUSE mounts none
 }
 
 func kindOf(spec driver.Spec, guest string) kind {
 	k := kind{root: spec.Root, guest: guest, limits: spec.Limits}
-	k.limits.CPUMilli = 0
+	k.limits.CPUMilli, k.limits.FuseMounts = 0, 0 // which the guest alone is told
 	return k
 }
 
@@ -134,6 +134,9 @@ func (d *Driver) newShell(ctx context.Context, spec driver.Spec, guest string, s
 		return nil, err
 	}
 	sh.process = s.Process
+	if err := timerslack.Watcher(s.Process.PID); err != nil {
+		return nil, fmt.Errorf("give its watcher rest: %w", err)
+	}
 	return sh, nil
 }
 
@@ -301,10 +304,10 @@ func (p place) openLayer() (*os.File, error) {
 }
 
 // start lets a new guest begin in the engine and returns when that listens.
-func (sh *shell) start(ctx context.Context, spec driver.Spec, secret guestapi.Secret) error {
+func (sh *shell) start(ctx context.Context, spec driver.Spec, s state) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
-	b, err := bootDocument(spec, secret)
+	b, err := bootDocument(spec, s)
 	if err != nil {
 		return err
 	}
@@ -332,22 +335,38 @@ func (sh *shell) protect() error {
 
 // load lets the engine load what it wrote to a folder, and returns when that runs,
 // with most of its pages still where they were.
-func (sh *shell) load(ctx context.Context, dir string) error { return sh.loadWith(ctx, dir, false) }
+func (sh *shell) load(ctx context.Context, dir string) error {
+	return sh.loadAs(ctx, dir, restoreArgs{})
+}
 
-// loadWith is load; if still is set nothing of what was loaded runs, ever.
-func (sh *shell) loadWith(ctx context.Context, dir string, still bool) error {
+// loadStill is load of what is not to run, ever.
+func (sh *shell) loadStill(ctx context.Context, dir string) error {
+	return sh.loadAs(ctx, dir, restoreArgs{Still: true})
+}
+
+// loadNoted is load, with a note of the moment from which on it runs.
+func (sh *shell) loadNoted(ctx context.Context, dir string) error {
+	return sh.loadAs(ctx, dir, restoreArgs{Begun: true})
+}
+
+func (sh *shell) loadAs(ctx context.Context, dir string, args restoreArgs) error {
 	files, cold, err := openKept(dir)
 	if err != nil {
 		return err
 	}
-	defer files.close()
+	defer func() { files.close() }()
+	if args.Begun {
+		note, err := sh.place.openBegun()
+		if err != nil {
+			return err
+		}
+		files = append(files, note)
+	}
 	if err := sh.giveBases(ctx); err != nil {
 		return bootError(ctx, err, sh.place)
 	}
-	err = sh.place.callCtx(ctx, sh.id, "containerManager.Restore", &restoreArgs{
-		FilePayload: urpc.FilePayload{Files: files}, HavePagesFile: true, ColdFiles: cold, Background: true, Still: still,
-	})
-	if err != nil {
+	args.Files, args.HavePagesFile, args.ColdFiles, args.Background = files, true, cold, true
+	if err := sh.place.callCtx(ctx, sh.id, "containerManager.Restore", &args); err != nil {
 		return bootError(ctx, err, sh.place)
 	}
 	return sh.protect()
@@ -360,6 +379,7 @@ type restoreArgs struct {
 	ColdFiles     int // how many of the files are of private memory
 	Background    bool
 	Still         bool // nothing of it is to run
+	Begun         bool // the last of the files is the note of that name
 }
 
 // openKept opens what the engine has written to a folder, in the order in which it

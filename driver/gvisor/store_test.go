@@ -39,7 +39,7 @@ func TestStore(t *testing.T) {
 	d := storeDriver(t, dir, size)
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	b := create(t, d, newSpec(t))
-	b.mustSh(t, "user", "head -c 200M /dev/urandom > /workspace/big; md5sum /workspace/big > /workspace/sum")
+	b.mustSh(t, "user", filler(200)+" > /workspace/big; md5sum /workspace/big > /workspace/sum")
 	free := freeOn(t, dir)
 	specs := []driver.Spec{newSpec(t), newSpec(t), newSpec(t)}
 	f, err := d.Fork(t.Context(), b.Machine, specs)
@@ -62,7 +62,7 @@ func TestStore(t *testing.T) {
 	b.mustSh(t, "user", "md5sum -c /workspace/sum")
 
 	// Full, it is ENOSPC inside and nothing else.
-	out, exit := b.sh(t, "user", "head -c 900M /dev/urandom > /workspace/more")
+	out, exit := b.sh(t, "user", filler(900)+" > /workspace/more")
 	if exit.Code == 0 || !strings.Contains(out, "No space left on device") {
 		t.Errorf("filled: %+v %q", exit, out)
 	}

@@ -9,9 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"syscall"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
@@ -21,7 +25,10 @@ import (
 )
 
 // names are those that the engine gives itself; "exe" is of /proc/self/exe.
-var names = []string{called.Name, "runsc-sandbox", "runsc-gofer", "runsc-exec", "exe"}
+var names = []string{called.Name, sentry, "runsc-gofer", "runsc-exec", "exe"}
+
+// sentry is the name of the process that a sandbox is.
+const sentry = "runsc-sandbox"
 
 // Dispatch runs the engine and ends the program if it was called by one of the
 // engine's names; otherwise it does nothing. It must come first in main.
@@ -29,10 +36,14 @@ func Dispatch() {
 	name := filepath.Base(os.Args[0])
 	for _, n := range names {
 		if name == n {
-			if name == called.Name {
+			runtime.MemProfileRate = 0 // nobody asks where memory was taken
+			switch name {
+			case called.Name:
 				// A command is over before it has left much.
 				debug.SetGCPercent(-1)
 				debug.SetMemoryLimit(64 << 20)
+			case sentry:
+				bound()
 			}
 			run()
 			os.Exit(0)
@@ -81,4 +92,21 @@ func confine(groups []string) error {
 		}
 	}
 	return os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+}
+
+// kept are the capabilities that a sentry may have at all.
+var kept = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_PTRACE,
+}
+
+// bound takes all others out of this process's bounding set. The engine does that
+// too, later, when it has more threads: each capability is a system call of all of
+// them, for which all are stopped. What cannot be done here is left to the engine,
+// which fails if it cannot.
+func bound() {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if !slices.Contains(kept, c) {
+			_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		}
+	}
 }
