@@ -12,6 +12,9 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
+// MaxEngines bounds how many engines may wait.
+const MaxEngines = 1000
+
 func bad(key, hint, format string, args ...any) error {
 	return &sandbox.Error{Op: "check " + key, Kind: sandbox.Invalid, Err: fmt.Errorf(format, args...), Hint: hint}
 }
@@ -35,6 +38,9 @@ func (f *File) check() error {
 	if f.LogLevel != "" && !slices.Contains([]string{"debug", "info", "warn", "error"}, f.LogLevel) {
 		return bad("log_level", "take debug, info, warn or error", "%.40q is no log level", f.LogLevel)
 	}
+	if n := f.Limits.Engines; n != nil && (*n < 0 || *n > MaxEngines) {
+		return bad("limits.engines", fmt.Sprintf("give 0 to %d, or leave it out for the default", MaxEngines), "it is %d", *n)
+	}
 	if l := f.Limits; l.Creates < 0 || l.Queue < 0 || l.Forks < 0 || l.Forks > sandbox.MaxForks || l.Events < 0 {
 		return bad("limits", "leave a bound out for the default", "a bound is negative, or too large")
 	}
@@ -46,6 +52,9 @@ func (f *File) check() error {
 	}
 	if k := f.Containers.Keep.Duration; k != 0 && k < time.Minute {
 		return bad("containers.keep", "give at least a minute, or leave it out for a week", "it is %v", k)
+	}
+	if o := f.Containers.Orphan.Duration; o != 0 && o < time.Minute {
+		return bad("containers.orphan", "give at least a minute, or leave it out for an hour", "it is %v", o)
 	}
 	if t := f.Containers.Bridge; t != "" {
 		if err := sandbox.CheckName(t); err != nil {
@@ -146,7 +155,7 @@ func Fixed(old, next File) []string {
 	}{
 		{"listen", old.Listen == next.Listen}, {"domain", old.Domain == next.Domain}, {"url", old.URL == next.URL},
 		{"log_format", old.LogFormat == next.LogFormat}, {"drain", old.Drain == next.Drain},
-		{"limits", old.Limits == next.Limits}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
+		{"limits", reflect.DeepEqual(old.Limits, next.Limits)}, {"types", slices.Equal(old.Types, next.Types)}, {"prices", old.Prices == next.Prices},
 		{"metrics", old.Metrics == next.Metrics}, {"room", reflect.DeepEqual(old.Room, next.Room)}, {"snapshots", old.Snapshots == next.Snapshots},
 		{"store", old.Store == next.Store}, {"https", old.HTTPS == next.HTTPS}, {"acme", old.ACME == next.ACME},
 		{"egress", reflect.DeepEqual(old.Egress, next.Egress)}, {"audit", old.Audit == next.Audit},

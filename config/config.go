@@ -53,9 +53,10 @@ type Containers struct {
 	Type   string `toml:"type"`   // of instance; "" means the default
 	Forget bool   `toml:"forget"` // one that was stopped begins anew: its files and processes are lost
 
-	Keep Duration `toml:"keep"` // how long one that was stopped is kept; 0 means a week
+	Keep   Duration `toml:"keep"`   // how long one that was stopped is kept; 0 means a week
+	Orphan Duration `toml:"orphan"` // how long one is left alone whose maker's process has ended; 0 means an hour
 
-	Bridge string `toml:"bridge"` // template of sandboxes that are made through the bridge; "" means the default
+	Bridge string `toml:"bridge"` // template of sandboxes that are made through the bridge; "" means the one that mounts buckets where there is one, else the default
 }
 
 // Limits are of the server.
@@ -65,6 +66,7 @@ type Limits struct {
 	Wake    Duration `toml:"wake"`    // how long a call waits for its sandbox to wake
 	Forks   int      `toml:"forks"`   // children of one fork
 	Events  int      `toml:"events"`  // entries that the journal keeps
+	Engines *int     `toml:"engines"` // that wait ahead of forks, wakes and creates, 0 to 1000, as --engines; left out, 3 for each of --warm
 }
 
 // Type is an instance type. One of a name that there is takes its place.

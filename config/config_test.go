@@ -75,6 +75,7 @@ func TestParseSaysWhere(t *testing.T) {
 		"url = \"ftp://x\"":                                "check url",
 		"log_level = \"loud\"":                             "check log_level",
 		"[limits]\ncreates = -1":                           "check limits",
+		"[limits]\nengines = 1001":                         "check limits.engines",
 		"[quota]\nsandboxes = -1":                          "check quota",
 		"[temporary]\nwork_bits = 33":                      "check temporary.work_bits",
 		"[temporary]\nlifetime = \"1s\"":                   "check temporary.lifetime",

@@ -23,20 +23,15 @@ import (
 // A chunk that is missing or damaged is Internal; the error names the file and
 // the chunk's place in it.
 func (s *Store) Load(ctx context.Context, d blob.Digest, dir string) error {
-	_, err := s.load(ctx, d, dir, nil)
+	m, err := s.manifest(ctx, d)
+	if err == nil {
+		err = s.loadAll(ctx, m, dir, &loading{store: s})
+	}
 	return wrap("load "+string(d), err)
 }
 
-// load is Load; of what n knows nothing is fetched. n may be nil.
-func (s *Store) load(ctx context.Context, d blob.Digest, dir string, n *near) (*Manifest, error) {
-	m, err := s.manifest(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return m, s.loadAll(ctx, m, dir, n)
-}
-
-func (s *Store) loadAll(ctx context.Context, m *Manifest, dir string, n *near) (err error) {
+// loadAll does what l says for all files of a manifest.
+func (s *Store) loadAll(ctx context.Context, m *Manifest, dir string, l *loading) (err error) {
 	part := filepath.Clean(dir) + ".part"
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return sandbox.Errorf("", sandbox.Conflict, "%s is there already", dir)
@@ -56,7 +51,7 @@ func (s *Store) loadAll(ctx context.Context, m *Manifest, dir string, n *near) (
 	defer root.Close()
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.loads)
-	l := &loading{store: s, near: n, group: group, root: root}
+	l.group, l.root = group, root
 	for i := range m.Files {
 		if err = l.file(gctx, &m.Files[i]); err != nil {
 			break
@@ -74,7 +69,8 @@ func (s *Store) loadAll(ctx context.Context, m *Manifest, dir string, n *near) (
 // loading is one load under way.
 type loading struct {
 	store *Store
-	near  *near // nil: nothing is
+	near  *near  // nil: nothing is
+	late  string // file that is made and left empty; "": none
 	group *errgroup.Group
 	root  *os.Root
 }
@@ -90,6 +86,9 @@ func (l *loading) file(ctx context.Context, f *File) error {
 	}
 	if err := errors.Join(out.Chmod(os.FileMode(f.Mode)), out.Truncate(f.Size)); err != nil {
 		return errors.Join(err, out.Close())
+	}
+	if f.Name == l.late {
+		return errors.Join(makeRoom(out, f), out.Close())
 	}
 	var chunks sync.WaitGroup
 	for i := range f.Chunks {
@@ -111,14 +110,19 @@ func (l *loading) chunk(ctx context.Context, out *os.File, f *File, i int) error
 	c := &f.Chunks[i]
 	buf := l.store.buffer(c.Length)
 	defer l.store.buffers.Put(buf)
-	b := *buf
-	if l.near == nil || !l.near.read(c, b) {
-		if err := l.store.chunk(ctx, c, b); err != nil {
-			return chunkError(f, i, err)
-		}
+	if err := l.store.chunkNear(ctx, l.near, c, *buf); err != nil {
+		return chunkError(f, i, err)
 	}
-	_, err := out.WriteAt(b, c.Offset)
+	_, err := out.WriteAt(*buf, c.Offset)
 	return err
+}
+
+// chunkNear is chunk, which is not fetched if it lies near. n may be nil.
+func (s *Store) chunkNear(ctx context.Context, n *near, c *Chunk, buf []byte) error {
+	if n != nil && n.read(c, buf) {
+		return nil
+	}
+	return s.chunk(ctx, c, buf)
 }
 
 // chunkError names a chunk that could not be had. One that is missing is damage,

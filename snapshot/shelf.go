@@ -22,7 +22,8 @@ import (
 // fetched again.
 //
 //	work/    folders that are being filled; emptied at Open
-//	ready/   whole ones, each named by its manifest's digest
+//	ready/   whole ones, each named by its manifest's digest; one beside which lies
+//	         DIGEST.filling lacks a file that is on its way (TakeEarly)
 //	boot     which boot of the host those are of: they are not synced, so another one
 //	         finds them incomplete and does not use them
 type Shelf struct {
@@ -30,6 +31,10 @@ type Shelf struct {
 	dir    string
 	budget int64 // bytes that ready folders may use while nobody uses them
 	near   near  // what lies in folders that this process has seen become ready
+
+	ctx   context.Context // ends with Close
+	end   context.CancelFunc
+	fills sync.WaitGroup // what TakeEarly has left under way
 
 	mu      sync.Mutex
 	folders map[string]*folder // by name
@@ -43,6 +48,8 @@ type folder struct {
 	size  int64         // bytes on disk
 	ready chan struct{} // closed when err is set
 	err   error
+
+	late *late // a file that came later; nil: none did
 }
 
 // OpenShelf opens the shelf in dir, which it makes (mode 0700) when absent. What
@@ -51,6 +58,7 @@ type folder struct {
 // that nobody uses.
 func OpenShelf(store *Store, dir, boot string, budget int64) (*Shelf, error) {
 	s := &Shelf{Store: store, dir: dir, budget: budget, folders: map[string]*folder{}}
+	s.ctx, s.end = context.WithCancel(context.Background())
 	err := s.distrust(boot)
 	if err == nil {
 		err = s.open()
@@ -77,6 +85,9 @@ func (s *Shelf) distrust(boot string) error {
 func (s *Shelf) open() error {
 	err := errors.Join(os.RemoveAll(s.work()), os.MkdirAll(s.work(), 0o700), os.MkdirAll(s.readyPath(""), 0o700))
 	if err != nil {
+		return err
+	}
+	if err := s.removeUnfilled(); err != nil {
 		return err
 	}
 	found, err := os.ReadDir(s.readyPath(""))
@@ -156,28 +167,38 @@ func (s *Shelf) lay(dir string, d blob.Digest) error {
 // Take gives the folder of what is kept under a digest, loaded if it does not lie
 // ready, for reading. It stays until release is called, which may be done twice.
 func (s *Shelf) Take(ctx context.Context, d blob.Digest) (dir string, release func(), err error) {
+	dir, _, release, err = s.take(ctx, d, "")
+	return dir, release, err
+}
+
+// take is Take, or TakeEarly if a file may be late.
+func (s *Shelf) take(ctx context.Context, d blob.Digest, late string) (dir string, w *Filling, release func(), err error) {
 	if _, err := blob.ParseDigest(string(d)); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	name := d.Hex()
 	for {
 		f, mine := s.join(name)
 		if mine {
-			s.fill(ctx, d, f)
+			s.fill(ctx, d, f, late)
 		}
 		select {
 		case <-f.ready:
 		case <-ctx.Done():
 			s.leave(name, f)
-			return "", nil, wrap("take snapshot", context.Cause(ctx))
+			return "", nil, nil, wrap("take snapshot", context.Cause(ctx))
 		}
-		if f.err == nil {
-			return s.readyPath(name), sync.OnceFunc(func() { s.leave(name, f) }), nil
+		err := f.err
+		if err == nil && late == "" {
+			err = f.late.wait(ctx)
+		}
+		if err == nil {
+			return s.readyPath(name), f.late.filling(), sync.OnceFunc(func() { s.leave(name, f) }), nil
 		}
 		s.leave(name, f)
 		// Another's load ended with his context, or his disk was full a moment ago.
-		if mine || sandbox.KindOf(f.err) != sandbox.Unavailable || ctx.Err() != nil {
-			return "", nil, f.err
+		if mine || sandbox.KindOf(err) != sandbox.Unavailable || ctx.Err() != nil || s.ctx.Err() != nil {
+			return "", nil, nil, err
 		}
 	}
 }
@@ -197,12 +218,12 @@ func (s *Shelf) join(name string) (f *folder, mine bool) {
 }
 
 // fill loads a folder, after which those who wait for it go on.
-func (s *Shelf) fill(ctx context.Context, d blob.Digest, f *folder) {
+func (s *Shelf) fill(ctx context.Context, d blob.Digest, f *folder, late string) {
 	defer close(f.ready)
 	path := s.readyPath(d.Hex())
-	f.err = s.loadNear(ctx, d, path)
+	f.late, f.err = s.loadNear(ctx, d, late)
 	if sandbox.KindOf(f.err) == sandbox.Exhausted && s.empty() == nil {
-		f.err = s.loadNear(ctx, d, path)
+		f.late, f.err = s.loadNear(ctx, d, late)
 	}
 	if f.err == nil {
 		f.size, f.err = diskUse(path)
@@ -213,16 +234,28 @@ func (s *Shelf) fill(ctx context.Context, d blob.Digest, f *folder) {
 		if s.folders[d.Hex()] == f {
 			delete(s.folders, d.Hex())
 		}
+	} else if f.late != nil {
+		s.goOn(d, f)
 	}
 }
 
-// loadNear is Load, but fetches only what lies in no folder that is ready.
-func (s *Shelf) loadNear(ctx context.Context, d blob.Digest, path string) error {
-	m, err := s.load(ctx, d, path, &s.near)
-	if err == nil {
-		s.near.learn(path, m)
+// loadNear is Load, but fetches only what lies in no folder that is ready, and leaves
+// a file out that may be late, if it is worth that.
+func (s *Shelf) loadNear(ctx context.Context, d blob.Digest, name string) (*late, error) {
+	op, path := "load "+string(d), s.readyPath(d.Hex())
+	m, err := s.manifest(ctx, d)
+	if err != nil {
+		return nil, wrap(op, err)
 	}
-	return wrap("load "+string(d), err)
+	if f := m.worthLate(name, s.Store.late); f != nil {
+		l, err := s.loadEarly(ctx, m, f, path)
+		return l, wrap(op, err)
+	}
+	if err := s.loadAll(ctx, m, path, &loading{store: s.Store, near: &s.near}); err != nil {
+		return nil, wrap(op, err)
+	}
+	s.near.learn(path, m)
+	return nil, nil
 }
 
 // empty removes all that nobody uses: its room is wanted.

@@ -25,6 +25,7 @@ type Store struct {
 	blobs blob.Store
 	saves int // chunks compressed and stored at once, by one save
 	loads int // chunks fetched at once, by one load
+	late  int64
 	pins  pins
 
 	sealer *sealer // nil: blobs are not sealed
@@ -42,6 +43,10 @@ type Config struct {
 	Saves int // chunks compressed and stored at once by one save; 0 means one a core, at least 4
 	Loads int // chunks fetched and unpacked at once by one load; 0 means twice the cores, at least 8
 
+	// Late is how many bytes a file has to have, without holes and zeros, that may come
+	// later than others; 0 means 8 MiB.
+	Late int64
+
 	// Key, of KeySize bytes, seals all that is stored. Chunks are shared among what
 	// was sealed with the same key. nil: nothing is sealed.
 	Key []byte
@@ -49,8 +54,11 @@ type Config struct {
 
 // New returns a Store.
 func New(c Config) (*Store, error) {
-	if c.Blobs == nil || c.Saves < 0 || c.Loads < 0 {
-		return nil, sandbox.Errorf("make snapshot store", sandbox.Invalid, "blobs are needed; saves is %d, loads %d", c.Saves, c.Loads)
+	if c.Blobs == nil || c.Saves < 0 || c.Loads < 0 || c.Late < 0 {
+		return nil, sandbox.Errorf("make snapshot store", sandbox.Invalid, "blobs are needed; saves is %d, loads %d, late %d", c.Saves, c.Loads, c.Late)
+	}
+	if c.Late == 0 {
+		c.Late = 8 << 20
 	}
 	if c.Saves == 0 {
 		c.Saves = max(4, runtime.NumCPU())
@@ -68,7 +76,7 @@ func New(c Config) (*Store, error) {
 	if err != nil {
 		return nil, sandbox.Errorf("make snapshot store", sandbox.Internal, "%w", err)
 	}
-	s := &Store{blobs: c.Blobs, saves: c.Saves, loads: c.Loads, encoder: encoder, decoder: decoder}
+	s := &Store{blobs: c.Blobs, saves: c.Saves, loads: c.Loads, late: c.Late, encoder: encoder, decoder: decoder}
 	s.buffers.New = func() any { return new([]byte) }
 	if c.Key != nil {
 		if s.sealer, err = newSealer(c.Key); err != nil {

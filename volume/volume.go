@@ -4,6 +4,7 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -81,11 +82,15 @@ func (s *Store) Close() error {
 // Make makes a volume of size bytes, whole or not at all. It takes its room from the
 // disk as it is written.
 //
-// Conflict: it is there. Unsupported: this host has no means to.
+// Conflict: it is there. Unsupported: this host has no means to. Exhausted: its disk is full.
 func (s *Store) Make(ctx context.Context, id sandbox.ID, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fault("make volume", id, s.make(ctx, id, size))
+	err := s.make(ctx, id, size)
+	if errors.Is(err, unix.ENOSPC) {
+		err = &sandbox.Error{Kind: sandbox.Exhausted, Err: err, Hint: "free space on the disk that holds the data directory"}
+	}
+	return fault("make volume", id, err)
 }
 
 func (s *Store) make(ctx context.Context, id sandbox.ID, size int64) error {
@@ -102,13 +107,8 @@ func (s *Store) make(ctx context.Context, id sandbox.ID, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,root_owner="+strconv.Itoa(ownerID)+":"+strconv.Itoa(ownerID), half)
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return &sandbox.Error{Kind: sandbox.Unsupported, Err: err, Hint: "install e2fsprogs"}
-	}
-	if err != nil {
-		return fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
+	if err := format(ctx, half); err != nil {
+		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
@@ -121,6 +121,25 @@ func (s *Store) make(ctx context.Context, id sandbox.ID, size int64) error {
 	}
 	err = os.Remove(filepath.Join(s.folder(id), "lost+found")) // that of ext4 itself
 	return errors.Join(err, syncFolder(s.dir))
+}
+
+// format puts an empty file system into a file. ENOSPC: the disk has no room for it.
+func format(ctx context.Context, file string) error {
+	owner := strconv.Itoa(ownerID) + ":" + strconv.Itoa(ownerID)
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard,root_owner="+owner, file)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // its words are looked at below
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return &sandbox.Error{Kind: sandbox.Unsupported, Err: err, Hint: "install e2fsprogs"}
+	}
+	if err == nil {
+		return nil
+	}
+	// It ends with the same status whatever went wrong.
+	if bytes.Contains(bytes.ToLower(out), []byte(unix.ENOSPC.Error())) {
+		return fmt.Errorf("mkfs.ext4: %w", unix.ENOSPC)
+	}
+	return fmt.Errorf("mkfs.ext4: %w: %.300s", err, out)
 }
 
 func syncFolder(dir string) error {

@@ -216,3 +216,42 @@ func TestClose(t *testing.T) {
 		t.Errorf("what is there is mounted again: %+v, %v", e, err)
 	}
 }
+
+// TestMakeOnAFullDisk: with less room than a volume needs it is made whole or not at
+// all, and who asked is told what is missing.
+func TestMakeOnAFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED LOUDLY: mounting a small disk needs root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	s, err := Open(filepath.Join(dir, "volumes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, refused := 0, 0
+	for left := int64(0); left <= 4<<20; left = max(2*left, 4<<10) {
+		if err := os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 4<<20-left), 0o600); left > 0 && err != nil {
+			t.Fatal(err)
+		}
+		id := sandbox.NewID()
+		if err := s.Make(t.Context(), id, sandbox.MinVolume); err == nil {
+			made++
+			if err := s.Remove(t.Context(), id); err != nil {
+				t.Errorf("with %d KiB left: %v", left>>10, err)
+			}
+		} else if refused++; sandbox.KindOf(err) != sandbox.Exhausted || !strings.Contains(sandbox.HintOf(err), "data directory") {
+			t.Errorf("with %d KiB left: %v (%v, %q)", left>>10, err, sandbox.KindOf(err), sandbox.HintOf(err))
+		}
+		if has, err := os.ReadDir(s.dir); err != nil || len(has) > 0 {
+			t.Errorf("with %d KiB left: %v are there, %v", left>>10, has, err)
+		}
+		os.Remove(filepath.Join(dir, "fill"))
+	}
+	if made == 0 || refused == 0 {
+		t.Errorf("%d were made, %d refused", made, refused)
+	}
+}

@@ -39,8 +39,11 @@ type Store struct {
 	db *bbolt.DB
 
 	// writer holds one token: waiting for it ends with the caller's context,
-	// which waiting for bbolt's own lock would not.
-	writer chan struct{}
+	// which waiting for bbolt's own lock would not. Whoever has it writes all
+	// that waits.
+	writer  chan struct{}
+	mu      sync.Mutex
+	waiting []*commit // the oldest first
 
 	closing  sync.Once
 	closed   chan struct{}

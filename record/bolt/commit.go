@@ -3,6 +3,8 @@ package bolt
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -12,48 +14,140 @@ import (
 
 // Commit implements record.Store. The context bounds the wait for other
 // commits; one that has begun runs to its end, so its outcome is always known.
+//
+// Those that wait at once are written at once: a commit costs two fsyncs, however
+// much is in it.
 func (s *Store) Commit(ctx context.Context, t record.Txn) (int64, error) {
 	const op = "commit records"
 	if err := checkTxn(op, t); err != nil {
 		return 0, err
 	}
-	if err := s.lockWriter(ctx); err != nil {
-		return 0, wrap(op, err)
-	}
-	defer func() { s.writer <- struct{}{} }()
-
-	var revision int64
-	err := s.db.Update(func(tx *bbolt.Tx) (err error) {
-		revision, err = apply(tx.Bucket(entries), t)
-		return err
-	})
-	if err != nil {
-		return 0, wrap(op, err)
-	}
-	return revision, nil
-}
-
-func (s *Store) lockWriter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, wrap(op, err)
 	}
-	select {
-	case <-s.writer:
-		return nil
-	case <-s.closed:
-		return errClosed
-	case <-ctx.Done():
-		return ctx.Err()
+	c := &commit{txn: t, done: make(chan struct{})}
+	s.enqueue(c)
+	for {
+		select {
+		case <-c.done:
+			return c.revision, wrap(op, c.err)
+		default:
+		}
+		var gone error
+		select {
+		case <-c.done:
+		case <-s.writer:
+			s.writeGroup()
+		case <-s.closed:
+			gone = errClosed
+		case <-ctx.Done():
+			gone = ctx.Err()
+		}
+		if gone == nil {
+			continue
+		}
+		if s.withdraw(c) {
+			return 0, wrap(op, gone)
+		}
+		<-c.done
 	}
 }
 
-// apply checks the conditions and does the operations within one transaction.
-func apply(b *bbolt.Bucket, t record.Txn) (int64, error) {
-	for _, c := range t.If {
-		if err := holds(b, c); err != nil {
-			return 0, err
+// maxGroup bounds how many commits are written at once.
+const maxGroup = 64
+
+// commit is a transaction that waits to be written.
+type commit struct {
+	txn  record.Txn
+	done chan struct{} // closed when the outcome is known
+
+	revision int64
+	err      error
+}
+
+func (s *Store) enqueue(c *commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, c)
+}
+
+// withdraw takes a commit back that nobody writes yet; false if somebody does.
+func (s *Store) withdraw(c *commit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.waiting, c)
+	if i < 0 {
+		return false
+	}
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	return true
+}
+
+// next takes out those that have waited longest.
+func (s *Store) next() []*commit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.waiting), maxGroup)
+	group := slices.Clone(s.waiting[:n])
+	s.waiting = slices.Delete(s.waiting, 0, n)
+	return group
+}
+
+// errNothing rolls a transaction back in which no commit's conditions hold.
+var errNothing = errors.New("nothing is to be written")
+
+// errUnwritten is the outcome of commits whose writing broke off in the midst.
+var errUnwritten = errors.New("the transaction was not written")
+
+// writeGroup writes those that wait, in their order, and gives the writer's token
+// back. What the disk refuses it refuses to all of them.
+func (s *Store) writeGroup() {
+	group, err := s.next(), errUnwritten
+	defer func() {
+		for _, c := range group {
+			c.settle(err)
+		}
+		s.writer <- struct{}{}
+	}()
+	if len(group) > 0 {
+		err = s.db.Update(func(tx *bbolt.Tx) error { return applyAll(tx.Bucket(entries), group) })
+	}
+}
+
+// settle makes the outcome known: err is that of the whole group.
+func (c *commit) settle(err error) {
+	if c.err == nil && err != nil && !errors.Is(err, errNothing) {
+		c.revision, c.err = 0, err
+	}
+	close(c.done)
+}
+
+// applyAll applies those commits whose conditions hold; the others have their error.
+func applyAll(b *bbolt.Bucket, group []*commit) error {
+	err := errNothing
+	for _, c := range group {
+		if c.err = check(b, c.txn); c.err != nil {
+			continue
+		}
+		if c.revision, err = apply(b, c.txn); err != nil {
+			return err
 		}
 	}
+	return err
+}
+
+// check reports the first condition that does not hold.
+func check(b *bbolt.Bucket, t record.Txn) error {
+	for _, c := range t.If {
+		if err := holds(b, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply does the operations.
+func apply(b *bbolt.Bucket, t record.Txn) (int64, error) {
 	revision, err := b.NextSequence()
 	if err != nil {
 		return 0, err
