@@ -152,6 +152,22 @@ func chrootEnv() []string {
 // authorities are where hosts keep the certificates that they trust.
 var authorities = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"}
 
+// hostAuthorities is whom the host trusts, as certificates.
+func hostAuthorities() (ca []byte, err error) {
+	trusted := authorities
+	for _, name := range []string{"SSL_CERT_FILE", "PIP_CERT"} {
+		if v := os.Getenv(name); v != "" {
+			trusted = append([]string{v}, trusted...)
+		}
+	}
+	for _, file := range trusted {
+		if ca, err = os.ReadFile(file); err == nil {
+			return ca, nil
+		}
+	}
+	return nil, &sandbox.Error{Kind: sandbox.Unsupported, Err: fmt.Errorf("find the host's certificates: %w", err), Hint: "install ca-certificates"}
+}
+
 // prepare puts into the root what the installation needs of the host: its way to
 // names, whom it trusts, and what is to be installed.
 func (c codeRoot) prepare(w *work) (err error) {
@@ -160,20 +176,9 @@ func (c codeRoot) prepare(w *work) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	trusted := authorities
-	for _, name := range []string{"SSL_CERT_FILE", "PIP_CERT"} {
-		if v := os.Getenv(name); v != "" {
-			trusted = append([]string{v}, trusted...)
-		}
-	}
-	var ca []byte
-	for _, file := range trusted {
-		if ca, err = os.ReadFile(file); err == nil {
-			break
-		}
-	}
+	ca, err := hostAuthorities()
 	if err != nil {
-		return &sandbox.Error{Kind: sandbox.Unsupported, Err: fmt.Errorf("find the host's certificates: %w", err), Hint: "install ca-certificates"}
+		return err
 	}
 	lock, err := kernelFiles.ReadFile("kernels/requirements.txt")
 	if err != nil {
@@ -194,14 +199,7 @@ func (c codeRoot) prepare(w *work) (err error) {
 			return err
 		}
 	}
-	for _, name := range []string{"etc/resolv.conf", "etc/hosts"} {
-		if text, err := os.ReadFile("/" + name); err == nil { // fixParts makes both anew
-			if err := t.write(name, text, 0o644, rootOwner); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return lendNames(t)
 }
 
 // finish writes the kernels' own files.

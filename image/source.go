@@ -40,7 +40,7 @@ type config struct {
 	user    string // name or uid, or "" for the default
 }
 
-const sourceHint = `say where the root comes from: "distribution:bookworm", "distribution:bookworm+code", "oci:<image reference>", "oci-archive:<path on the server>" or "docker-archive:<path on the server>"`
+const sourceHint = `say where the root comes from: "distribution:bookworm", "distribution:bookworm+code", "distribution:bookworm+s3fs", "distribution:bookworm+mcp", "oci:<image reference>", "oci-archive:<path on the server>" or "docker-archive:<path on the server>"`
 
 // parseSource reads a build request's From.
 // Registries are shown login, if it is not nil and theirs.
@@ -51,12 +51,7 @@ func (s *Store) parseSource(from string, login *sandbox.Login) (source, error) {
 	}
 	switch kind {
 	case "distribution":
-		suite, code := strings.CutSuffix(rest, withCode)
-		d, err := parseDistribution(suite, s.mirror)
-		if err != nil || !code {
-			return d, err
-		}
-		return parseCode(s, d)
+		return s.parseRelease(from, rest)
 	case "oci":
 		return parseReference(rest, login, s.caps)
 	case "oci-archive", "docker-archive":
@@ -66,6 +61,32 @@ func (s *Store) parseSource(from string, login *sandbox.Login) (source, error) {
 		return archiveSource{kind: kind, path: rest, caps: s.caps}, nil
 	}
 	return nil, invalid(sourceHint, "%.40q is no kind of source", kind)
+}
+
+// parseRelease reads the name of a distribution's release, and what is to be added to it.
+func (s *Store) parseRelease(from, rest string) (source, error) {
+	from, mcp := strings.CutSuffix(from, withMCP)
+	rest, s3fs := strings.CutSuffix(strings.TrimSuffix(rest, withMCP), withS3FS)
+	suite, code := strings.CutSuffix(rest, withCode)
+	d, err := parseDistribution(suite, s.mirror)
+	if err != nil {
+		return nil, err
+	}
+	var src source = d
+	if code {
+		if src, err = parseCode(s, d); err != nil {
+			return nil, err
+		}
+	}
+	if s3fs {
+		if src, err = parseS3FS(s, strings.TrimSuffix(from, withS3FS), src); err != nil {
+			return nil, err
+		}
+	}
+	if mcp {
+		return parseMCP(s, from, src)
+	}
+	return src, nil
 }
 
 // keyOf hashes what goes into a build.

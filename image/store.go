@@ -16,6 +16,9 @@ import (
 // Options says how a Store builds. The zero value is good.
 type Options struct {
 	Mirror string // of the distribution; "" means the distribution's own
+
+	// MCPGateway is the program that templates with MCP servers have; nil: there is none.
+	MCPGateway func() ([]byte, error)
 }
 
 // Store keeps templates and their root images. All methods may be called at
@@ -24,6 +27,8 @@ type Store struct {
 	dir    string
 	mirror string
 	caps   caps
+
+	mcpGateway func() ([]byte, error)
 
 	building keyedLock  // by template name
 	working  sync.Mutex // over making and sweeping work directories
@@ -38,7 +43,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fault(op, err)
 	}
-	s := &Store{dir: abs, mirror: opts.Mirror, caps: defaultCaps}
+	s := &Store{dir: abs, mirror: opts.Mirror, caps: defaultCaps, mcpGateway: opts.MCPGateway}
 	for _, d := range []string{s.dir, s.imagesDir(), s.workDir()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fault(op, err)

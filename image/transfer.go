@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,25 @@ const (
 // rootAbout is what is said of an image. A template's name, its account and its policy
 // stay where they are.
 type rootAbout struct {
-	Format   int              `json:"format"`
-	Template sandbox.Template `json:"template"`
+	Format   int             `json:"format"`
+	Template json.RawMessage `json:"template"` // a sandbox.Template
+	Sum      string          `json:"sum"`      // SHA-256 of Template's bytes, in hex; from format 2 on
 }
 
-const rootFormat = 1
+// Formats of rootAbout: the first had no sum, and is still read.
+const (
+	rootFormat    = 2
+	rootFormatOld = 1
+)
+
+// aboutRoot says of a template what belongs to its image.
+func aboutRoot(t sandbox.Template) ([]byte, error) {
+	b, err := json.Marshal(bareTemplate(t))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(rootAbout{Format: rootFormat, Template: b, Sum: fmt.Sprintf("%x", sha256.Sum256(b))})
+}
 
 // WriteRoot writes the root image of a digest into a stream that TakeRoot reads.
 func (s *Store) WriteRoot(ctx context.Context, digest string, out *tar.Writer) error {
@@ -51,7 +66,7 @@ func (s *Store) writeRoot(ctx context.Context, digest string, out *tar.Writer) e
 		return err
 	}
 	defer f.Close()
-	b, err := json.Marshal(rootAbout{Format: rootFormat, Template: bareTemplate(e.Template)})
+	b, err := aboutRoot(e.Template)
 	if err != nil {
 		return err
 	}
@@ -153,17 +168,23 @@ func readRootAbout(h *tar.Header, in io.Reader) (t sandbox.Template, err error) 
 	if err := json.Unmarshal(b, &a); err != nil {
 		return t, badRoot("%w", err)
 	}
-	if a.Format != rootFormat {
+	switch {
+	case a.Format != rootFormat && a.Format != rootFormatOld:
 		return t, &sandbox.Error{Kind: sandbox.Unsupported, Err: fmt.Errorf("it is of format %d, this program reads %d", a.Format, rootFormat),
 			Hint: "use the version of berth that wrote it, or a newer one"}
+	case a.Format == rootFormat && a.Sum != fmt.Sprintf("%x", sha256.Sum256(a.Template)):
+		return t, badRoot("%s: its bytes are not those that were written", RootEntry)
 	}
-	if err := errors.Join(checkDigest(a.Template.Digest), sandbox.CheckEnv(a.Template.Env)); err != nil {
+	if err := json.Unmarshal(a.Template, &t); err != nil {
+		return t, badRoot("%w", err)
+	}
+	if err := errors.Join(checkDigest(t.Digest), sandbox.CheckEnv(t.Env)); err != nil {
 		return t, err
 	}
-	if a.Template.Size < 1 || a.Template.Size > maxRoot {
-		return t, badRoot("it has %d bytes, 1 to %d are taken", a.Template.Size, int64(maxRoot))
+	if t.Size < 1 || t.Size > maxRoot {
+		return t, badRoot("it has %d bytes, 1 to %d are taken", t.Size, int64(maxRoot))
 	}
-	return bareTemplate(a.Template), nil
+	return bareTemplate(t), nil
 }
 
 // eachPiece reads the pieces of an image and gives them to keep; nil passes over them.
