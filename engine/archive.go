@@ -25,6 +25,14 @@ type Archive interface {
 	// Take gives a folder as it was kept, for reading until release.
 	Take(ctx context.Context, d blob.Digest) (dir string, release func(), err error)
 
+	// TakeEarly is Take, but the file of that name may have gaps yet. Then w tells what
+	// is there, and more comes for as long as the archive is open.
+	TakeEarly(ctx context.Context, d blob.Digest, name string) (dir string, w *snapshot.Filling, release func(), err error)
+
+	// Refill fills the parts of a file that it lacks, each an offset and a length, with
+	// what that file of a kept folder has. run does so until it returns.
+	Refill(ctx context.Context, d blob.Digest, name string, out io.WriterAt, lacks [][2]int64) (w *snapshot.Filling, run func(context.Context) error, err error)
+
 	// Forget says that what lies ready for Take is not wanted any more.
 	Forget(d blob.Digest) error
 

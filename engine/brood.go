@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,13 +13,20 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// forkCommits is how many children's records are written at once.
-const forkCommits = 8
+const (
+	forkCommits = 8  // children that are undone, or made of a snapshot, at once
+	forkRecords = 64 // whose records are written at once, which costs as much as one
+)
 
 // brood is the children of one fork, from their plans to their outcomes.
 type brood struct {
 	e    *Engine
 	each []*unborn
+
+	// plain children go on record while their machines are made: none has a name that
+	// another may have, and nothing of a policy that needs more than the gateway. So
+	// nothing but a disk that fails keeps them from it.
+	plain bool
 }
 
 // unborn is one of them. With err set it takes no further part, and is undone.
@@ -29,6 +37,9 @@ type unborn struct {
 	undo    undo
 	unlock  func() // nil before it is locked
 	err     error
+
+	unrecorded error // why it is not on record
+	taken      bool  // because another has its place
 }
 
 // conceive plans the children of s. What a sandbox is made of, and what it may
@@ -38,7 +49,7 @@ func (e *Engine) conceive(s *stored, req sandbox.ForkRequest) (*brood, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &brood{e: e}
+	b := &brood{e: e, plain: len(req.Names) == 0 && !s.inspected()}
 	now := e.now().UTC().Round(0)
 	for i := range req.Count {
 		child := &stored{Sandbox: s.Sandbox, Base: s.Base, Trust: s.Trust}
@@ -69,7 +80,11 @@ func (e *Engine) conceive(s *stored, req sandbox.ForkRequest) (*brood, error) {
 // bear takes the children from their plans to running sandboxes. Those that do
 // not get there are undone.
 func (b *brood) bear(ctx context.Context, copies func(context.Context, []driver.Spec) (driver.Forks, error)) driver.Forks {
-	b.with(func(u *unborn) error { return b.register(ctx, u) })
+	b.with(func(u *unborn) error { return b.plan(ctx, u) })
+	recorded := b.record(ctx)
+	if !b.plain {
+		recorded()
+	}
 	var specs []driver.Spec
 	var born []*unborn
 	for _, u := range b.each {
@@ -86,19 +101,28 @@ func (b *brood) bear(ctx context.Context, copies func(context.Context, []driver.
 		}
 		for i, u := range born {
 			if u.err = err; err == nil {
-				u.machine, u.err = got.Each[i].Machine, got.Each[i].Err
+				b.deliver(u, got.Each[i])
 			}
 		}
 	}
+	recorded()
 	b.with(func(u *unborn) error { return b.begin(ctx, u) })
 	b.finish(ctx)
 	return got
 }
 
+// deliver takes what became of a child's machine.
+func (b *brood) deliver(u *unborn, got driver.Forked) {
+	u.machine, u.err = got.Machine, got.Err
+	if u.machine != nil {
+		u.undo.add("stop the machine", func(ctx context.Context) error { return b.e.discard(ctx, u.s, u.machine) })
+	}
+}
+
 // with does a step with every child that has not failed.
 func (b *brood) with(step func(*unborn) error) {
 	var g errgroup.Group
-	g.SetLimit(forkCommits)
+	g.SetLimit(forkRecords)
 	for _, u := range b.each {
 		if u.err == nil {
 			g.Go(func() error { u.err = step(u); return nil })
@@ -107,8 +131,8 @@ func (b *brood) with(step func(*unborn) error) {
 	g.Wait()
 }
 
-// register puts a child on record, as starting.
-func (b *brood) register(ctx context.Context, u *unborn) (err error) {
+// plan reserves what a child needs before it goes on record.
+func (b *brood) plan(ctx context.Context, u *unborn) (err error) {
 	e := b.e
 	if u.unlock, err = e.sandboxes.lock(ctx, string(u.s.ID)); err != nil {
 		return err
@@ -120,24 +144,66 @@ func (b *brood) register(ctx context.Context, u *unborn) (err error) {
 	if u.spec, err = e.spec(ctx, u.s); err != nil {
 		return err
 	}
-	err = e.transition(ctx, u.s, sandbox.Starting, "")
-	if sandbox.KindOf(err) != sandbox.Conflict { // an unknown outcome is taken back too
-		u.undo.add("erase the record", func(ctx context.Context) error { return e.erase(ctx, u.s) })
+	u.undo.add("erase the record", func(ctx context.Context) error {
+		if u.taken {
+			return nil
+		}
+		return e.erase(ctx, u.s)
+	})
+	if !b.plain {
+		return nil
 	}
-	if err != nil {
+	u.undo.add("forget its policy", func(context.Context) error { e.release(u.s.ID); return nil })
+	return e.enforce(ctx, u.s) // before its machine is there, whenever that is
+}
+
+// record puts the children on record, as starting, with what they inherit. What is
+// returned waits for that, and may be called again.
+func (b *brood) record(ctx context.Context) (wait func()) {
+	var planned []*unborn
+	for _, u := range b.each {
+		if u.err == nil {
+			planned = append(planned, u)
+		}
+	}
+	done := make(chan struct{})
+	go func() { // ends with the commits, which bear waits for
+		defer close(done)
+		var g errgroup.Group
+		g.SetLimit(forkRecords)
+		for _, u := range planned {
+			g.Go(func() error { u.unrecorded = b.register(ctx, u); return nil })
+		}
+		g.Wait()
+	}()
+	return sync.OnceFunc(func() {
+		<-done
+		for _, u := range planned {
+			if u.err == nil {
+				u.err = u.unrecorded
+			}
+		}
+	})
+}
+
+// register puts a child on record.
+func (b *brood) register(ctx context.Context, u *unborn) error {
+	if err := b.e.transition(ctx, u.s, sandbox.Starting, ""); err != nil {
+		u.taken = sandbox.KindOf(err) == sandbox.Conflict // an unknown outcome is taken back
 		return err
 	}
-	return e.endow(ctx, u.s.Parent, u.s)
+	if b.plain {
+		return b.e.inherit(ctx, u.s.Parent, u.s.ID)
+	}
+	return b.e.endow(ctx, u.s.Parent, u.s)
 }
 
 // begin puts on record that a child runs whose machine is there. What has come so
 // far is not given up when ctx ends.
 func (b *brood) begin(ctx context.Context, u *unborn) error {
-	e := b.e
-	u.undo.add("stop the machine", func(ctx context.Context) error { return e.discard(ctx, u.s, u.machine) })
 	ctx, cancel := bounded(ctx, undoTime)
 	defer cancel()
-	return e.transition(ctx, u.s, sandbox.Running, "", record.Op{Key: machineKey(u.s.ID), Value: u.machine.State()})
+	return b.e.transition(ctx, u.s, sandbox.Running, "", record.Op{Key: machineKey(u.s.ID), Value: u.machine.State()})
 }
 
 // finish undoes the children that have failed, and lets others at the rest.

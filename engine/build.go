@@ -99,10 +99,14 @@ func (e *Engine) construct(ctx context.Context, req sandbox.BuildRequest, say fu
 	return t, nil
 }
 
-// dropStarted removes what the sandboxes of a template went on from.
+// dropStarted removes what the sandboxes of a template went on from, unless another
+// name has it too.
 func (e *Engine) dropStarted(ctx context.Context, t sandbox.Template) error {
 	if t.Snapshot == "" {
 		return nil
+	}
+	if shared, err := e.hasStarted(ctx, t.Snapshot); err != nil || shared {
+		return err
 	}
 	err := e.RemoveSnapshot(ctx, string(t.Snapshot))
 	if sandbox.KindOf(err) == sandbox.NotFound {

@@ -46,6 +46,9 @@ func (e *Engine) collect(ctx context.Context, dry, roots bool) (sandbox.Garbage,
 		g.Items = append(g.Items, l)
 		g.Bytes += l.Bytes
 	}
+	if err := e.collectUnwanted(ctx, dry, add); err != nil {
+		return g, err
+	}
 	for _, class := range e.classes {
 		if err := e.collectMachines(ctx, class, dry, add); err != nil {
 			return g, err
@@ -68,6 +71,46 @@ func (e *Engine) collect(ctx context.Context, dry, roots bool) (sandbox.Garbage,
 		add(sandbox.Litter{Kind: sandbox.LitterBlobs, Name: fmt.Sprintf("%d blobs", swept.Blobs), Bytes: swept.Bytes})
 	}
 	return g, fromArchive(err)
+}
+
+// collectUnwanted ends the machines that run and that no record knows: each was to be
+// undone when it could be neither recorded nor stopped.
+func (e *Engine) collectUnwanted(ctx context.Context, dry bool, add func(sandbox.Litter)) error {
+	for _, id := range e.holds() {
+		gone, err := e.endUnwanted(ctx, id, dry)
+		if err != nil {
+			return err
+		}
+		if gone {
+			add(sandbox.Litter{Kind: sandbox.LitterMachine, Name: string(id)})
+		}
+	}
+	return nil
+}
+
+// endUnwanted ends one if it has no record. Its lock is held: whoever makes one holds
+// it until the record is there.
+func (e *Engine) endUnwanted(ctx context.Context, id sandbox.ID, dry bool) (gone bool, err error) {
+	unlock, err := e.sandboxes.lock(ctx, string(id))
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	l := e.held(id)
+	if l == nil {
+		return false, nil
+	}
+	if _, err := e.load(ctx, id); sandbox.KindOf(err) != sandbox.NotFound {
+		return false, err
+	}
+	if dry {
+		return true, nil
+	}
+	if err := l.machine.Stop(ctx); err != nil {
+		return false, err
+	}
+	e.release(id)
+	return true, e.drop(id)
 }
 
 // collectMachines sees to what one driver keeps.

@@ -31,13 +31,32 @@ type fate struct {
 	steps []string
 	at    int // of steps; -1: never
 	how   fault
+	only  string // strike the first step of this name from at on; "": the one at at
+	hit   bool
 	dead  bool
 }
 
 func (f *fate) arm(at int, how fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.armed, f.steps, f.at, f.how = true, nil, at, how
+	f.armed, f.steps, f.at, f.how, f.only, f.hit = true, nil, at, how, "", false
+}
+
+// armFor is arm where steps come in no fixed order and the fault befits those of a name.
+func (f *fate) armFor(at int, how fault, step string) {
+	f.arm(at, how)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.only = step
+}
+
+// strikes reports whether the last step, of this name, is the one.
+func (f *fate) strikes(name string) bool {
+	at := len(f.steps) - 1
+	if f.only == "" {
+		return at == f.at
+	}
+	return !f.hit && f.at >= 0 && at >= f.at && name == f.only
 }
 
 func (f *fate) isDead() bool {
@@ -68,9 +87,10 @@ func (f *fate) pass(name string, do func() error) error {
 		return do()
 	}
 	f.steps = append(f.steps, name)
-	if len(f.steps)-1 != f.at {
+	if !f.strikes(name) {
 		return do()
 	}
+	f.hit = true
 	switch f.how {
 	case errorBefore:
 		return errBroken

@@ -134,6 +134,9 @@ func (e *Engine) restoreShot(ctx context.Context, sh *shot, spec driver.Spec) (d
 	if err != nil {
 		return nil, err
 	}
+	if early, ok := d.(driver.Early); ok && sh.Keep == sandbox.KeepMemory {
+		return e.restoreEarly(ctx, early, sh, spec)
+	}
 	dir, release, err := e.take(ctx, sh)
 	if err != nil {
 		return nil, err

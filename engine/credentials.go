@@ -93,12 +93,18 @@ func (e *Engine) keepValues(ctx context.Context, s *stored) error {
 // endow gives a copy of a sandbox grants and an authority of its own, and puts
 // its policy into force. It comes before its machine is made.
 func (e *Engine) endow(ctx context.Context, parent sandbox.ID, child *stored) error {
-	if e.credentials != nil {
-		if err := e.credentials.Inherit(ctx, parent, child.ID); err != nil {
-			return err
-		}
+	if err := e.inherit(ctx, parent, child.ID); err != nil {
+		return err
 	}
 	return e.enforce(ctx, child)
+}
+
+// inherit gives a copy of a sandbox grants and an authority of its own.
+func (e *Engine) inherit(ctx context.Context, parent, child sandbox.ID) error {
+	if e.credentials == nil {
+		return nil
+	}
+	return e.credentials.Inherit(ctx, parent, child)
 }
 
 // disown removes what is kept for a sandbox that is no more.

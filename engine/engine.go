@@ -122,6 +122,7 @@ type Engine struct {
 	observer   Observer
 	room       *rooms
 	builds     sync.RWMutex // held for reading by each build of a template
+	naming     sync.Mutex   // of templates, by which what one has started gets more names
 	contexts   blob.Store
 	background *builds
 	journal    journal

@@ -2,9 +2,11 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/engine"
+	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -181,6 +183,61 @@ func TestForkAndOthers(t *testing.T) {
 	}
 }
 
+// TestForkThatCannotBeUndone: children whose records cannot be written and whose machines
+// cannot be stopped are not lost sight of, whichever record it is.
+func TestForkThatCannotBeUndone(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		h := newHouse(t)
+		h.create(t, sandbox.CreateRequest{Name: "box"})
+		h.records.before = func(_ int, txn record.Txn) error {
+			for _, op := range txn.Then {
+				// A child's first record has no machine yet, the one that says that it runs has.
+				if has := strings.HasPrefix(op.Key, "machine/"); has || !running && strings.HasPrefix(op.Key, "sandbox/") {
+					return errBroken
+				}
+			}
+			return nil
+		}
+		h.world.set("stop", errBroken)
+		_, err := h.Fork(operator(t), "box", forkOf(2))
+		wantKind(t, err, sandbox.Exhausted)
+		if !strings.Contains(err.Error(), "undoing") {
+			t.Errorf("running %v: it is not told that something is left: %v", running, err)
+		}
+		h.records.before = nil
+		if running { // they are on record, so that they can be removed
+			page, err := h.List(operator(t), sandbox.ListQuery{States: []sandbox.State{sandbox.Failed}})
+			if err != nil || len(page.Sandboxes) != 2 {
+				t.Fatalf("%+v, %v", page, err)
+			}
+			for _, s := range page.Sandboxes {
+				wantKind(t, h.Remove(operator(t), string(s.ID)), sandbox.Exhausted)
+			}
+			h.world.set("stop", nil)
+			for _, s := range page.Sandboxes {
+				if err := h.Remove(operator(t), string(s.ID)); err != nil {
+					t.Error(err)
+				}
+			}
+		} else { // nobody can name them: they go with the garbage
+			if _, err := h.Collect(operator(t), false); sandbox.KindOf(err) != sandbox.Exhausted {
+				t.Errorf("collect what cannot be stopped: %v", err)
+			}
+			h.world.set("stop", nil)
+			for _, dry := range []bool{true, false} {
+				g, err := h.Collect(operator(t), dry)
+				if err != nil || len(g.Items) != 2 || g.Items[0].Kind != sandbox.LitterMachine {
+					t.Errorf("collected (dry %v): %+v, %v", dry, g, err)
+				}
+			}
+		}
+		if err := h.Remove(operator(t), "box"); err != nil {
+			t.Error(err)
+		}
+		h.nothingLeft(t)
+	}
+}
+
 // TestForkCrashes breaks a fork at each of its steps, in each way: the sandbox is
 // as it was, and each child is whole or not there.
 func TestForkCrashes(t *testing.T) {
@@ -199,7 +256,11 @@ func TestForkCrashes(t *testing.T) {
 				}
 				what := fmt.Sprintf("from %s, %s step %d (%s)", from, how, at, step)
 				x := newTown(t, from)
-				x.fate.arm(at, how)
+				if how == errorAfter { // children go on record while their machines are made
+					x.fate.armFor(at, how, step)
+				} else {
+					x.fate.arm(at, how)
+				}
 				_, _ = x.e.Fork(operator(t), "box", forkOf(2)) // checkForked looks at what came of it
 				if how == killedBefore || how == killedAfter {
 					if !x.fate.isDead() {

@@ -71,7 +71,8 @@ func (e *Engine) liveManifests(ctx context.Context) ([]blob.Digest, error) {
 	for _, b := range backups {
 		live = append(live, b.Manifest)
 	}
-	return live, nil
+	lacking, err := e.lacking(ctx)
+	return append(live, lacking...), err
 }
 
 // openArchive counts what is kept, plans its end, and sweeps what a process

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +72,13 @@ func (e *Engine) held(id sandbox.ID) *live {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.live[id]
+}
+
+// holds lists the machines that this process holds.
+func (e *Engine) holds() []sandbox.ID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.live))
 }
 
 // drop forgets a machine that has been stopped.
@@ -159,7 +168,8 @@ func (e *Engine) adopt(ctx context.Context, s *stored) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.hold(s.ID, m), nil
+	l := e.hold(s.ID, m)
+	return l, e.feedOn(ctx, s, m)
 }
 
 // recover asks the sandbox's driver for its machine; NotFound means that there

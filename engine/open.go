@@ -76,6 +76,9 @@ func (e *Engine) attendAll(ctx context.Context, kept []*stored) error {
 	if err := e.openMeter(ctx); err != nil {
 		return err
 	}
+	if err := e.tidyLacking(ctx); err != nil {
+		return err
+	}
 	if err := e.openArchive(ctx); err != nil {
 		return err
 	}

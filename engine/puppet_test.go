@@ -132,6 +132,7 @@ type puppet struct {
 	id     sandbox.ID
 	state  string
 	ended  chan struct{}
+	whole  <-chan struct{} // closed once its memory has come; nil: it came whole, or nobody brings it
 	once   sync.Once
 	exit   driver.Exit
 

@@ -102,6 +102,64 @@ func (w *world) Restore(ctx context.Context, s driver.Spec, dir string) (driver.
 	return m, nil
 }
 
+// Late is what of a puppet may come later.
+func (w *world) Late() string { return "memory" }
+
+func (w *world) RestoreEarly(ctx context.Context, s driver.Spec, dir string, feed driver.Feed) (driver.Machine, error) {
+	m, err := w.Restore(ctx, s, dir)
+	if err == nil {
+		m.(*puppet).feedOn(feed)
+	}
+	return m, err
+}
+
+// forgetFeeds makes all machines lack what had not come yet, as the end of a process
+// does.
+func (w *world) forgetFeeds() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.machines {
+		p.whole = nil
+	}
+}
+
+// feedOn follows a feed to its end in the background.
+func (p *puppet) feedOn(feed driver.Feed) {
+	whole := make(chan struct{})
+	p.whole = whole
+	go func() {
+		defer close(whole)
+		for i := 0; ; i++ {
+			if _, _, err := feed.Next(context.Background(), i); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+func (w *world) Refeed(_ context.Context, m driver.Machine, fill driver.Fill) (<-chan struct{}, error) {
+	if err := w.failing("refeed"); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := m.(*puppet)
+	if p.whole == nil {
+		feed, err := fill(nowhere{}, [][2]int64{{0, 1 << 40}})
+		if err != nil {
+			return nil, err
+		}
+		p.feedOn(feed)
+	}
+	return p.whole, nil
+}
+
+// nowhere is a file of which nobody reads what is written.
+type nowhere struct{}
+
+func (nowhere) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
+func (nowhere) Close() error                           { return nil }
+
 func (w *world) ReduceFrom(_ context.Context, s driver.Spec, dir string) ([]byte, error) {
 	if err := w.failing("reduce"); err != nil {
 		return nil, err
@@ -141,6 +199,14 @@ func (m mortal) ReduceFrom(ctx context.Context, s driver.Spec, dir string) (left
 	return left, err
 }
 
+func (m mortal) RestoreEarly(ctx context.Context, s driver.Spec, dir string, feed driver.Feed) (driver.Machine, error) {
+	return m.machine("driver restore early", func() (driver.Machine, error) { return m.world.RestoreEarly(ctx, s, dir, feed) })
+}
+
+func (m mortal) Refeed(ctx context.Context, dm driver.Machine, fill driver.Fill) (<-chan struct{}, error) {
+	return m.world.Refeed(ctx, dm.(mortalMachine).puppet, fill)
+}
+
 func (m mortal) Restore(ctx context.Context, s driver.Spec, dir string) (driver.Machine, error) {
 	return m.machine("driver restore", func() (driver.Machine, error) { return m.world.Restore(ctx, s, dir) })
 }
@@ -171,6 +237,14 @@ func (a mortalArchive) Take(ctx context.Context, d blob.Digest) (dir string, rel
 		return "", nil, err
 	}
 	return dir, release, nil
+}
+
+func (a mortalArchive) TakeEarly(ctx context.Context, d blob.Digest, name string) (dir string, w *snapshot.Filling, release func(), err error) {
+	err = a.fate.pass("archive take early", func() error { dir, w, release, err = a.Archive.TakeEarly(ctx, d, name); return err })
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return dir, w, release, nil
 }
 
 func (a mortalArchive) Sweep(ctx context.Context, live func(context.Context) ([]blob.Digest, error)) (snapshot.Swept, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/driver"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/snapshot"
 )
 
 // Rollback takes a sandbox back to a snapshot of its account: same id, same name,
@@ -145,18 +146,28 @@ func (e *Engine) rootOf(ctx context.Context, sh *shot) (path string, err error) 
 
 // take fetches what a snapshot holds.
 func (e *Engine) take(ctx context.Context, sh *shot) (dir string, release func(), err error) {
+	dir, _, release, err = e.takeEarly(ctx, sh, "")
+	return dir, release, err
+}
+
+// takeEarly is take, but a file of that name may be on its way yet; then fill is set.
+func (e *Engine) takeEarly(ctx context.Context, sh *shot, late string) (dir string, fill *snapshot.Filling, release func(), err error) {
 	a, err := e.archived()
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
-	dir, release, err = a.Take(ctx, sh.Manifest)
+	if late == "" {
+		dir, release, err = a.Take(ctx, sh.Manifest)
+	} else {
+		dir, fill, release, err = a.TakeEarly(ctx, sh.Manifest, late)
+	}
 	if err == nil {
-		return dir, release, nil
+		return dir, fill, release, nil
 	}
 	if _, lerr := e.loadShot(ctx, sh.Account, sh.ID); sandbox.KindOf(lerr) == sandbox.NotFound {
-		return "", nil, lerr // it was removed meanwhile
+		return "", nil, nil, lerr // it was removed meanwhile
 	}
-	return "", nil, fail("fetch snapshot "+string(sh.ID), "", fromArchive(err))
+	return "", nil, nil, fail("fetch snapshot "+string(sh.ID), "", fromArchive(err))
 }
 
 // replace ends what a sandbox is and puts it on record as put aside at a snapshot.

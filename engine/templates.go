@@ -37,11 +37,16 @@ func (e *Engine) BuildTemplate(ctx context.Context, req sandbox.BuildRequest, pr
 	if progress == nil {
 		progress = func(sandbox.Progress) {}
 	}
+	build := e.templates.Build
 	if req.Staged() {
-		t, err := e.construct(ctx, req, progress)
-		return t, fail(op, "", err)
+		build = e.construct
 	}
-	t, err := e.templates.Build(ctx, req, progress)
+	t, err := build(ctx, req, progress)
+	for _, name := range req.Also {
+		if err == nil {
+			err = e.CopyTemplate(ctx, t.Name, name)
+		}
+	}
 	return t, fail(op, "", err)
 }
 
@@ -147,19 +152,43 @@ func (e *Engine) usersOf(ctx context.Context, t sandbox.Template) (ids []string,
 }
 
 // CopyTemplate gives a template another name. What is built under the old one
-// later leaves it alone.
+// later leaves it alone. What it has started goes on under both.
 func (e *Engine) CopyTemplate(ctx context.Context, from, to string) error {
 	const op = "copy template"
 	if err := operatorOnly(ctx); err != nil {
 		return fail(op, "", err)
 	}
-	t, err := e.template(ctx, from)
-	if err != nil || from == to {
+	if err := sandbox.CheckName(to); err != nil {
 		return fail(op, "", err)
 	}
-	if t.Snapshot != "" {
-		return fail(op, "", &sandbox.Error{Kind: sandbox.Unsupported, Err: errors.New("what it has started belongs to its name"), Hint: "build it under both names"})
+	replaced, err := e.copyTemplate(ctx, from, to)
+	if err == nil {
+		err = e.dropStarted(ctx, replaced)
+	}
+	return fail(op, "", err)
+}
+
+// copyTemplate returns what had the name before.
+func (e *Engine) copyTemplate(ctx context.Context, from, to string) (replaced sandbox.Template, err error) {
+	e.naming.Lock()
+	defer e.naming.Unlock()
+	t, err := e.template(ctx, from)
+	if err != nil || from == to {
+		return replaced, err
+	}
+	replaced, err = e.templates.Get(ctx, to)
+	if kind := sandbox.KindOf(err); err != nil && kind != sandbox.NotFound && kind != sandbox.Internal {
+		return replaced, err
 	}
 	t.Name = to
-	return fail(op, "", e.templates.Assign(ctx, t))
+	return replaced, e.templates.Assign(ctx, t)
+}
+
+// hasStarted reports whether any template goes on from a snapshot. One that has been
+// found is on record by then: copies are made meanwhile of none.
+func (e *Engine) hasStarted(ctx context.Context, snapshot sandbox.ID) (bool, error) {
+	e.naming.Lock()
+	defer e.naming.Unlock()
+	all, err := e.templates.List(ctx)
+	return slices.ContainsFunc(all, func(t sandbox.Template) bool { return t.Snapshot == snapshot }), err
 }
