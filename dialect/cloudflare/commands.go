@@ -134,7 +134,7 @@ func (b *box) ended(ctx context.Context, r executeRequest, limit time.Duration, 
 	if err := b.close(ctx, r.SessionID); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 		return err
 	}
-	return &fault{code: sessionTerminated, text: fmt.Sprintf("Session '%s' terminated: its shell exited with code %d", r.SessionID, x.Code),
+	return &fault{code: sessionTerminated, text: fmt.Sprintf("Session '%s' terminated: its shell exited (exit code: %d)", r.SessionID, x.Code),
 		context: map[string]any{"sessionId": r.SessionID, "exitCode": x.Code}, op: "command.execute",
 		err: &sandbox.Error{Kind: sandbox.Conflict, Err: errors.New(x.Restarted), Hint: "the next call of the same session begins with a new shell"}}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-dev/berth/dialect/cloudflare/capnweb"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -136,8 +137,12 @@ func (s *Server) bodyOf(err error) errorBody {
 	return b
 }
 
-// plain is an error of the engine's that no resource has words for.
+// plain is an error of the engine's that no resource has words for, or of a client's that
+// has gone.
 func (s *Server) plain(err error) (c code, status int, text string) {
+	if errors.Is(err, capnweb.ErrEnded) {
+		return unavailable, 0, err.Error()
+	}
 	switch kind := sandbox.KindOf(err); kind {
 	case sandbox.Invalid:
 		return validationFailed, 0, err.Error()

@@ -48,10 +48,10 @@ func (b *box) writeFile(ctx context.Context, r writeRequest) (any, error) {
 	return pathAnswer{Success: true, Path: r.Path, Bytes: &fi.Size, Timestamp: now()}, nil
 }
 
-// write writes a file. These clients expect the same file to stay, for who watches it
-// or has it open.
+// write writes a file, and makes the folders above it that are not there. These clients
+// expect the same file to stay, for who watches it or has it open.
 func (b *box) write(ctx context.Context, p string, mode uint32, body io.Reader) (sandbox.FileInfo, error) {
-	return b.engine.WriteFile(ctx, b.id, p, sandbox.WriteOptions{User: user, Mode: mode, InPlace: true}, body)
+	return b.engine.WriteFile(ctx, b.id, p, sandbox.WriteOptions{User: user, Mode: mode, Parents: true, InPlace: true}, body)
 }
 
 // modeOf reads permissions; none are 0, which keeps what there is.

@@ -107,7 +107,7 @@ func TestFileErrors(t *testing.T) {
 		{"/api/read/stream", object{"path": "none"}, 404, "FILE_NOT_FOUND"},
 		{"/api/write", object{"path": "f", "content": "!", "encoding": "base64"}, 400, "VALIDATION_FAILED"},
 		{"/api/write", object{"path": "d", "content": "x"}, 400, "IS_DIRECTORY"},
-		{"/api/write", object{"path": "none/f", "content": "x"}, 404, "FILE_NOT_FOUND"},
+		{"/api/write", object{"path": "f/below", "content": "x"}, 400, "NOT_DIRECTORY"},
 		{"/api/mkdir", object{"path": "d"}, 409, "FILE_EXISTS"},
 		{"/api/mkdir", object{"path": "n/m"}, 404, "FILE_NOT_FOUND"},
 		{"/api/delete", object{"path": "d"}, 400, "IS_DIRECTORY"},

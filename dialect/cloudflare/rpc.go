@@ -322,8 +322,8 @@ func (p *peer) readAny(ctx context.Context, args []any) (any, error) {
 	return map[string]any{"success": true, "path": r.Path, "content": capnweb.Source(content), "size": fi.Size, "mimeType": mime, "timestamp": now()}, nil
 }
 
-// writeStream writes a file of any size. It takes the old one's place when all of it
-// is there.
+// writeStream writes a file of any size, and makes the folders above it that are not there.
+// It takes the old one's place when all of it is there.
 func (p *peer) writeStream(ctx context.Context, args []any) (any, error) {
 	var r pathRequest
 	if len(args) < 2 {
@@ -340,7 +340,7 @@ func (p *peer) writeStream(ctx context.Context, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	fi, err := p.engine.WriteFile(ctx, p.id, path, sandbox.WriteOptions{User: user}, body)
+	fi, err := p.engine.WriteFile(ctx, p.id, path, sandbox.WriteOptions{User: user, Parents: true}, body)
 	var theirs *capnweb.Error
 	switch {
 	case errors.As(err, &theirs):

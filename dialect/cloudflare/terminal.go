@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/tunnel"
 )
 
 const (
@@ -129,7 +130,7 @@ func (j *junction) run(ctx context.Context, cancel context.CancelCauseFunc, even
 	all.Go(func() { cancel(j.listen(ctx)) })
 	all.Go(func() { cancel(alive(ctx, j.conn)) })
 	all.Go(func() {
-		err := j.engine.TerminalInput(ctx, j.id, j.name, &typedReader{ctx: ctx, parts: j.typed})
+		err := j.engine.TerminalInput(ctx, j.id, j.name, tunnel.Messages(ctx, j.typed))
 		if kind := sandbox.KindOf(err); kind != sandbox.Conflict && kind != sandbox.NotFound && ctx.Err() == nil {
 			cancel(err) // otherwise it has ended, and its exit is coming
 		}
@@ -263,24 +264,4 @@ func (j *junction) obey(ctx context.Context, b []byte) error {
 		return j.say(notice{Type: "error", Message: err.Error()})
 	}
 	return err
-}
-
-// typedReader reads the parts that wait to be typed.
-type typedReader struct {
-	ctx   context.Context
-	parts <-chan []byte
-	rest  []byte
-}
-
-func (t *typedReader) Read(p []byte) (int, error) {
-	if len(t.rest) == 0 {
-		select {
-		case t.rest = <-t.parts:
-		case <-t.ctx.Done():
-			return 0, io.EOF
-		}
-	}
-	n := copy(p, t.rest)
-	t.rest = t.rest[n:]
-	return n, nil
 }

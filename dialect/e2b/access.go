@@ -27,6 +27,9 @@ const (
 	metaHost     = ownMetadata + "host"     // the Host that requests to ports get
 	metaTLS      = ownMetadata + "https"    // the ports that speak TLS, comma between them
 	metaNetwork  = ownMetadata + "network"  // what was asked for, as JSON
+	metaSnapshot = ownMetadata + "snapshot" // that it was made from
+	metaKey      = ownMetadata + "key"      // of the request that made it
+	metaAsked    = ownMetadata + "asked"    // a digest of that
 )
 
 // secure reports whether the guest's services of a sandbox ask for a token.

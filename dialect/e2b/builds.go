@@ -104,8 +104,8 @@ const maxStatusLines = 100
 // baseImage is the image that clients begin with who name none.
 const baseImage = "e2bdev/base"
 
-// newTemplate settles the name of a template and the id of a build. Nothing is made
-// yet: the id of the build says what is to be remembered until it begins.
+// newTemplate settles the name and the tags of a template, and the id of a build.
+// Nothing is made yet.
 func (d *Dialect) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	var body newTemplate
 	if err := decode(w, r, &body); err != nil {
@@ -129,8 +129,9 @@ func (d *Dialect) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	if len(tags) == 0 {
 		tags = []string{defaultTag}
 	}
-	out := newBuild{TemplateID: tagName(id, tags[0]), BuildID: newBuildID(body.CPUCount, body.MemoryMB), Public: true,
+	out := newBuild{TemplateID: id, BuildID: newBuildID(body.CPUCount, body.MemoryMB), Public: true,
 		Names: []string{}, Tags: tags, Aliases: []string{id}}
+	d.planned.add(out.BuildID, tags)
 	for _, tag := range tags {
 		out.Names = append(out.Names, id+":"+tag)
 	}
@@ -216,7 +217,12 @@ func (d *Dialect) startBuild(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.Registry = plain
 	}
-	req, err := body.request(templateName(r.PathValue("template")))
+	tags, ok := d.planned.tags(id)
+	if !ok {
+		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("build '%s' not found: the server has started anew since it was announced", id)}
+	}
+	name, _ := untag(templateName(r.PathValue("template")))
+	req, err := body.request(name, tags)
 	if err != nil {
 		return err
 	}
@@ -257,7 +263,7 @@ func (d *Dialect) buildStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out.Status = map[sandbox.BuildState]string{sandbox.BuildWaiting: "waiting", sandbox.BuildRunning: "building",
+	out.Status = map[sandbox.BuildState]string{sandbox.BuildWaiting: "building", sandbox.BuildRunning: "building",
 		sandbox.BuildReady: "ready", sandbox.BuildFailed: "error"}[b.State]
 	for _, line := range b.Lines[:min(len(b.Lines), maxStatusLines)] {
 		out.LogEntries = append(out.LogEntries, lineOf(line))
@@ -377,7 +383,7 @@ func (d *Dialect) tagTemplate(w http.ResponseWriter, r *http.Request) error {
 func (d *Dialect) template(r *http.Request, name string) (sandbox.Template, error) {
 	t, err := d.engine.Template(r.Context(), templateName(name))
 	if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
-		return t, &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name)), err: err}
+		return t, noTemplate(name, err)
 	}
 	return t, err
 }
@@ -407,8 +413,7 @@ func (d *Dialect) untagTemplate(w http.ResponseWriter, r *http.Request) error {
 
 // templateTags lists the tags of a template.
 func (d *Dialect) templateTags(w http.ResponseWriter, r *http.Request) error {
-	name := templateName(r.PathValue("template"))
-	all, err := d.engine.Templates(r.Context())
+	all, err := d.tagged(r, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
@@ -419,13 +424,40 @@ func (d *Dialect) templateTags(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := []entry{}
 	for _, t := range all {
-		if base, tag := untag(t.Name); base == name {
-			out = append(out, entry{tag, madeBy(t), t.Created})
-		}
-	}
-	if len(out) == 0 {
-		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name))}
+		_, tag := untag(t.Name)
+		out = append(out, entry{tag, madeBy(t), t.Created})
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
+}
+
+// tagged returns what a client calls one template: all of its tags, the default one
+// first, or the one that it names.
+func (d *Dialect) tagged(r *http.Request, asked string) (out []sandbox.Template, err error) {
+	if strings.Contains(asked, ":") {
+		t, err := d.template(r, asked)
+		return []sandbox.Template{t}, err
+	}
+	all, err := d.engine.Templates(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	name, _ := untag(templateName(asked))
+	for _, t := range all {
+		switch base, tag := untag(t.Name); {
+		case base != name:
+		case tag == defaultTag:
+			out = slices.Insert(out, 0, t)
+		default:
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 {
+		return nil, noTemplate(asked, nil)
+	}
+	return out, nil
+}
+
+func noTemplate(name string, err error) error {
+	return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name)), err: err}
 }

@@ -11,9 +11,12 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// request is a build in the engine's words.
-func (b *buildBody) request(name string) (sandbox.BuildRequest, error) {
-	req := sandbox.BuildRequest{Name: name, Force: b.Force, Start: b.StartCmd, Ready: b.ReadyCmd}
+// request is a build in the engine's words, of a template with tags.
+func (b *buildBody) request(name string, tags []string) (sandbox.BuildRequest, error) {
+	req := sandbox.BuildRequest{Name: tagName(name, tags[0]), Force: b.Force, Start: b.StartCmd, Ready: b.ReadyCmd}
+	for _, tag := range tags[1:] {
+		req.Also = append(req.Also, tagName(name, tag))
+	}
 	if b.Registry != nil {
 		login, err := b.Registry.login()
 		if err != nil {
@@ -85,7 +88,7 @@ func (p *buildPlace) step(s buildStep) (sandbox.BuildStep, error) {
 	}
 	switch s.Type {
 	case "RUN":
-		out.Run = &sandbox.RunStep{Argv: []string{"/bin/bash", "-l", "-c", arg(0)}, User: arg(1)}
+		out.Run = &sandbox.RunStep{Argv: []string{"/bin/bash", "-l", "-c", arg(0)}, User: arg(1), Env: map[string]string{pipAnywhere: "1"}}
 	case "COPY":
 		out.Copy = &sandbox.CopyStep{Sources: []string{arg(0)}, To: p.absolute(arg(1)), From: s.FilesHash, Owner: cmp.Or(arg(2), p.user)}
 		if text := arg(3); text != "" {

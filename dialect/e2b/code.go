@@ -144,6 +144,12 @@ func (d *Dialect) newContext(ctx context.Context, name, language, cwd string) (s
 		o.User = "root"
 	}
 	c, err := d.engine.CreateCodeContext(ctx, t.id, o)
+	if sandbox.KindOf(err) == sandbox.NotFound && cwd != "" { // a folder that is not there is made
+		if _, err := d.engine.MakeDir(ctx, t.id, o.Cwd, 0o755, o.User, true); err != nil {
+			return c, err
+		}
+		c, err = d.engine.CreateCodeContext(ctx, t.id, o)
+	}
 	if sandbox.KindOf(err) == sandbox.Unsupported {
 		if none := d.anyKernel(ctx); none != nil {
 			return c, none

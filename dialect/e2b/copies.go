@@ -72,7 +72,8 @@ type snapshotInfo struct {
 func infoOf(s sandbox.Snapshot) snapshotInfo {
 	out := snapshotInfo{SnapshotID: string(s.ID), Names: []string{}}
 	if s.Name != "" {
-		out.Names = append(out.Names, s.Name+":default")
+		name, tag := untag(s.Name)
+		out.Names = append(out.Names, name+":"+tag)
 	}
 	return out
 }
@@ -152,26 +153,37 @@ func (d *Dialect) snapshotOf(ctx context.Context, name string) (id string, ok bo
 	return string(s.ID), true, nil
 }
 
-// removeTemplate removes a template, or the snapshot of that name.
+// removeTemplate removes a template with all of its tags, or the snapshot of that
+// name.
 func (d *Dialect) removeTemplate(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("template")
 	id, ok, err := d.snapshotOf(r.Context(), name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if ok {
+	case ok:
 		err = d.engine.RemoveSnapshot(r.Context(), id)
-	} else {
-		err = d.engine.RemoveTemplate(r.Context(), templateName(name))
+	default:
+		err = d.removeTagged(r, name)
 	}
 	if kind := sandbox.KindOf(err); kind == sandbox.NotFound || kind == sandbox.Invalid {
-		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(name)), err: err}
+		return noTemplate(name, err)
 	}
 	if err != nil {
 		return err
 	}
 	writeEmpty(w, http.StatusNoContent)
 	return nil
+}
+
+func (d *Dialect) removeTagged(r *http.Request, name string) error {
+	all, err := d.tagged(r, name)
+	for _, t := range all {
+		if err == nil {
+			err = d.engine.RemoveTemplate(r.Context(), t.Name)
+		}
+	}
+	return err
 }
 
 // updateNetwork replaces what a sandbox may reach.

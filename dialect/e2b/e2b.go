@@ -133,6 +133,8 @@ type Dialect struct {
 	code     http.Handler // those of the kernel port
 	watchers watchers
 	known    known
+	planned  planned
+	turns    turns // of creates, by their keys
 }
 
 // New returns a Dialect.

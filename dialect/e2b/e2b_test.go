@@ -71,6 +71,7 @@ func TestNetwork(t *testing.T) {
 		"allow alone changes nothing": {network{AllowOut: []string{"1.1.1.1"}}, sandbox.ProfileOpen, sandbox.Rule{}, nil, false},
 		"a name without a denial":     {network{AllowOut: []string{"example.com"}}, "", sandbox.Rule{}, nil, true},
 		"a name that is denied":       {network{DenyOut: []string{"example.com"}}, "", sandbox.Rule{}, nil, true},
+		"who may come":                {network{DenyIn: []string{"0.0.0.0/0:8000"}}, "", sandbox.Rule{}, nil, true},
 	} {
 		p, err := one.in.policy()
 		if one.refused {
@@ -169,6 +170,20 @@ func TestBuildIDs(t *testing.T) {
 	}
 	if l := sizeOf(newBuildID(0, 0)); l != (sandbox.Limits{}) {
 		t.Errorf("of none: %+v", l)
+	}
+}
+
+func TestPlanned(t *testing.T) {
+	var p planned
+	p.add("first", []string{"default"})
+	for i := range maxPlanned {
+		p.add(strconv.Itoa(i), []string{"v1", "v2"})
+	}
+	if _, ok := p.tags("first"); ok {
+		t.Error("the oldest is still known")
+	}
+	if tags, ok := p.tags("0"); !ok || len(tags) != 2 || len(p.all) != maxPlanned || len(p.old) != maxPlanned {
+		t.Errorf("%v, %v of %d", tags, ok, len(p.all))
 	}
 }
 

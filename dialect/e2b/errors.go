@@ -43,7 +43,8 @@ var codes = map[sandbox.Kind]connect.Code{
 type fault struct {
 	status int
 	text   string
-	err    error // nil, or the cause
+	slug   string // "", or what programs tell it by
+	err    error  // nil, or the cause
 }
 
 func (f *fault) Error() string { return f.text }
@@ -53,10 +54,11 @@ func (f *fault) Unwrap() error { return f.err }
 // that does.
 func (d *Dialect) render(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := statuses[sandbox.KindOf(err)], err.Error()
+	slug := ""
 	var f *fault
 	switch {
 	case errors.As(err, &f):
-		status, text = f.status, f.text
+		status, text, slug = f.status, f.text, f.slug
 	case status == http.StatusInternalServerError:
 		d.log.Error("internal error", "method", r.Method, "path", r.URL.Path, "error", err)
 		text = "internal error"
@@ -66,7 +68,7 @@ func (d *Dialect) render(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, status, apiError{Code: status, Message: strings.ToValidUTF8(text, "\uFFFD")})
+	writeJSON(w, status, apiError{Code: status, Message: strings.ToValidUTF8(text, "\uFFFD"), ErrorCode: slug})
 }
 
 func withHint(text string, err error) string {
@@ -99,7 +101,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		panic(err) // of this package's own forms
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(b)
 }

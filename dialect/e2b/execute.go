@@ -3,7 +3,6 @@ package e2b
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -137,19 +136,20 @@ func raised(name, value string, traceback []string) codeLine {
 	return codeLine{Type: "error", Name: &name, Value: &value, Traceback: &text}
 }
 
-// end tells how a run ended. What its own events do not tell is told as an error.
+// end tells how a run ended. What its own events do not tell is told as an error. All
+// of it goes out with the end of the answer.
 func (s *codeStream) end(e *sandbox.CodeEnd) error {
 	if e.Count > 0 {
-		if err := s.line(codeLine{Type: "number_of_executions", Count: e.Count}); err != nil {
+		if err := s.write(codeLine{Type: "number_of_executions", Count: e.Count}); err != nil {
 			return err
 		}
 	}
 	if e.Status == sandbox.CodeDied || e.Status == sandbox.CodeCancelled {
-		if err := s.line(raised("UnexpectedEndOfExecution", "The execution ended before it was finished: "+e.Reason, nil)); err != nil {
+		if err := s.write(raised("UnexpectedEndOfExecution", "The execution ended before it was finished: "+e.Reason, nil)); err != nil {
 			return err
 		}
 	}
-	return s.line(codeLine{Type: "end_of_execution"})
+	return s.write(codeLine{Type: "end_of_execution"})
 }
 
 func resultOf(r *sandbox.CodeResult) codeResult {
@@ -167,13 +167,21 @@ func unquoted(text string) string {
 	return text
 }
 
+// line writes a line, and sends it.
 func (s *codeStream) line(v any) error {
+	if err := s.write(v); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *codeStream) write(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	_, err = s.w.Write(append(ascii(b), '\n'))
-	return errors.Join(err, s.flush())
+	return err
 }
 
 // ascii escapes all else in JSON: these clients decode a stream piece by piece, and

@@ -22,7 +22,7 @@ func facts(id, template string) map[string]string {
 // one whose disk is full: it is made for whoever wants to make room there.
 func (d *Dialect) note(ctx context.Context, s *sandbox.Sandbox) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for name, text := range facts(string(s.ID), s.Template) {
+	for name, text := range facts(string(s.ID), aliasOf(s)) {
 		g.Go(func() error {
 			o := sandbox.WriteOptions{User: "0", Mode: 0o644, Parents: true}
 			_, err := d.engine.WriteFile(ctx, string(s.ID), factsDir+"/."+name, o, strings.NewReader(text))

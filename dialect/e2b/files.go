@@ -1,6 +1,8 @@
 package e2b
 
 import (
+	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -11,13 +13,17 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/sandbox"
 )
 
 // download gives the bytes of a file, whole or in ranges.
 func (d *Dialect) download(w http.ResponseWriter, r *http.Request) error {
-	t := fileTarget(r)
+	t, err := d.fileTarget(r, r.URL.Query().Get("username"))
+	if err != nil {
+		return err
+	}
 	p := t.path(r.URL.Query().Get("path"))
 	fi, err := d.engine.Stat(r.Context(), t.id, p, true)
 	switch {
@@ -38,12 +44,15 @@ func (d *Dialect) download(w http.ResponseWriter, r *http.Request) error {
 	if mime.TypeByExtension(path.Ext(p)) == "" {
 		h.Set("Content-Type", "application/octet-stream")
 	}
+	if fi.Size == 0 {
+		return d.downloadUnsized(w, r, p, fi.Modified)
+	}
 	body := &fileBody{engine: d.engine, ctx: r.Context(), id: t.id, path: p, size: fi.Size}
 	defer body.Close()
 	switch packing := packingOf(r.Header); {
 	case packing == refused:
 		return &fault{status: http.StatusNotAcceptable, text: "no acceptable encoding found, supported: gzip, identity"}
-	case packing == packed && fi.Size > 0 && r.Header.Get("Range") == "":
+	case packing == packed && r.Header.Get("Range") == "":
 		h.Set("Content-Encoding", "gzip")
 		to := &packer{ResponseWriter: w}
 		http.ServeContent(to, r, path.Base(p), fi.Modified, body)
@@ -56,6 +65,29 @@ func (d *Dialect) download(w http.ResponseWriter, r *http.Request) error {
 	if body.failed != nil && r.Context().Err() == nil {
 		panic(http.ErrAbortHandler) // the answer has begun: the client must see that it is cut
 	}
+	return nil
+}
+
+// maxUnsized bounds what is read of a file that says that it is empty, in bytes.
+const maxUnsized = 16 << 20
+
+// downloadUnsized gives a file that says that it is empty. Those of /proc are not.
+func (d *Dialect) downloadUnsized(w http.ResponseWriter, r *http.Request, p string, modified time.Time) error {
+	body, _, err := d.engine.ReadFile(r.Context(), targetOf(r.Context()).id, p, sandbox.ReadRange{})
+	if err != nil {
+		return fileError(err)
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxUnsized+1))
+	switch {
+	case err != nil:
+		return fileError(err)
+	case len(b) > maxUnsized:
+		return &fault{status: http.StatusBadRequest, text: fmt.Sprintf("path '%s' says that it is empty, and has more than %d bytes", p, maxUnsized)}
+	case packingOf(r.Header) == refused:
+		return &fault{status: http.StatusNotAcceptable, text: "no acceptable encoding found, supported: gzip, identity"}
+	}
+	http.ServeContent(w, r, path.Base(p), modified, bytes.NewReader(b))
 	return nil
 }
 
@@ -125,7 +157,10 @@ const (
 
 // upload writes a file, or each file of a form.
 func (d *Dialect) upload(w http.ResponseWriter, r *http.Request) error {
-	t := fileTarget(r)
+	t, err := d.fileTarget(r, r.URL.Query().Get("username"))
+	if err != nil {
+		return err
+	}
 	metadata, err := fileMetadata(r.Header)
 	if err != nil {
 		return err
@@ -280,14 +315,16 @@ func (d *Dialect) compose(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
-	t := *targetOf(r.Context())
-	t.user = body.Username
+	t, err := d.fileTarget(r, body.Username)
+	if err != nil {
+		return err
+	}
 	if len(body.Sources) == 0 || body.Destination == "" {
 		return invalid("source_paths and destination are required")
 	}
 	to := t.path(body.Destination)
 	for i, source := range body.Sources {
-		if err := d.appendFile(r.Context(), &t, t.path(source), to, i > 0); err != nil {
+		if err := d.appendFile(r.Context(), t, t.path(source), to, i > 0); err != nil {
 			return err
 		}
 	}
@@ -310,21 +347,27 @@ func (d *Dialect) appendFile(ctx context.Context, t *target, from, to string, mo
 	return t.fileUser(err)
 }
 
-// fileTarget is the target of a request for a file, whose user stands in the query.
-func fileTarget(r *http.Request) *target {
+// fileTarget is the target of a request for a file, for a user that it names or "".
+func (d *Dialect) fileTarget(r *http.Request, user string) (*target, error) {
 	t := *targetOf(r.Context())
-	if user := r.URL.Query().Get("username"); user != "" {
-		t.user = user
+	t.user = cmp.Or(user, t.user)
+	err := d.settleUser(r.Context(), &t)
+	if errors.Is(err, errNoUser) {
+		return nil, t.noFileUser(err)
 	}
-	return &t
+	return &t, fileError(err)
 }
 
 // fileUser puts an unknown user in these clients' words.
 func (t *target) fileUser(err error) error {
 	if noUser(err) {
-		return &fault{status: http.StatusUnauthorized, text: "error looking up user '" + printable(t.user) + "': invalid username", err: err}
+		return t.noFileUser(err)
 	}
 	return fileError(err)
+}
+
+func (t *target) noFileUser(err error) error {
+	return &fault{status: http.StatusUnauthorized, text: "error looking up user '" + printable(t.user) + "': invalid username", err: err}
 }
 
 // fileError gives a full disk the status that these clients know.

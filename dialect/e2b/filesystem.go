@@ -86,7 +86,7 @@ func (f *filesystem) ListDir(ctx context.Context, r *connect.Request[pb.ListDirR
 	if fi.Type != sandbox.TypeDir {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %s", p))
 	}
-	out := &pb.ListDirResponse{}
+	out, leads := &pb.ListDirResponse{}, f.links(t)
 	depth := max(1, int(min(r.Msg.Depth, 1024)))
 	for after, more := "", true; more; {
 		var all []sandbox.FileInfo
@@ -97,7 +97,7 @@ func (f *filesystem) ListDir(ctx context.Context, r *connect.Request[pb.ListDirR
 			return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries: list with a smaller depth", maxEntries))
 		}
 		for _, fi := range all {
-			e := f.followed(ctx, t, fi)
+			e := f.followed(ctx, leads, fi)
 			if fi.Attributed {
 				if err := f.attribute(ctx, t, e); err != nil {
 					return nil, f.rpcError(err)
@@ -133,7 +133,7 @@ func (f *filesystem) entry(ctx context.Context, t *target, p string) (*pb.EntryI
 	if err != nil {
 		return nil, f.missing(p, err)
 	}
-	e := f.followed(ctx, t, fi)
+	e := f.followed(ctx, f.links(t), fi)
 	if fi.Type == sandbox.TypeFile || fi.Type == sandbox.TypeDir {
 		err = f.attribute(ctx, t, e)
 	}
@@ -152,20 +152,16 @@ func (f *filesystem) attribute(ctx context.Context, t *target, e *pb.EntryInfo) 
 
 // followed is an entry as these clients see it: of a link, type and mode are those
 // of what it leads to.
-func (f *filesystem) followed(ctx context.Context, t *target, fi sandbox.FileInfo) *pb.EntryInfo {
+func (f *filesystem) followed(ctx context.Context, l *links, fi sandbox.FileInfo) *pb.EntryInfo {
 	e := entryOf(fi)
 	if fi.Type != sandbox.TypeSymlink {
 		return e
 	}
-	to := fi.Target
-	if !strings.HasPrefix(to, "/") {
-		to = path.Join(path.Dir(fi.Path), to)
+	to := targetPath(fi)
+	if end, err := l.end(ctx, to); err == nil { // a link may lead nowhere
+		to, e.Type, e.Mode = end.path, typeOf(end.info.Type), end.info.Mode&0o777
 	}
-	to = path.Clean(to)
 	e.SymlinkTarget = &to
-	if end, err := f.engine.Stat(ctx, t.id, fi.Path, true); err == nil { // a link may lead nowhere
-		e.Type, e.Mode = typeOf(end.Type), end.Mode&0o777
-	}
 	return e
 }
 

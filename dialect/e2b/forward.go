@@ -18,10 +18,10 @@ import (
 
 // page is what browsers get in place of a trafficError.
 var page = template.Must(template.New("").Parse(`<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{{.Code}}</title>
+<html lang="en"><meta charset="utf-8"><title>{{if .Port}}Closed Port Error{{else}}{{.Code}}{{end}}</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}code{background:#8882;padding:.1em .3em}</style>
 <h1>{{.Message}}</h1>
-<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>: start a server on it, and reload{{end}}.</p>
+<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}: no service running on port <code>{{.Port}}</code>. Start one, and reload{{end}}.</p>
 </html>
 `))
 
@@ -141,11 +141,15 @@ func (d *Dialect) portError(w http.ResponseWriter, r *http.Request, s *sandbox.S
 	if !errors.Is(err, sandbox.ErrNotListening) {
 		d.log.Debug("request to a port", "sandbox", s.ID, "port", port, "error", err)
 	}
-	e := trafficError{SandboxID: string(s.ID), Message: "The sandbox is running but port is not open", Port: port, Code: http.StatusBadGateway}
+	renderPort(w, r, trafficError{SandboxID: string(s.ID), Message: "The sandbox is running but port is not open", Port: port, Code: http.StatusBadGateway})
+}
+
+// renderPort answers in place of a port: browsers get a page.
+func renderPort(w http.ResponseWriter, r *http.Request, e trafficError) {
 	if strings.Contains(r.UserAgent(), "Mozilla/") {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(e.Code)
-		_ = page.Execute(w, e)
+		_ = page.Execute(w, e) // a browser that has gone cannot be told
 		return
 	}
 	writeJSON(w, e.Code, e)

@@ -31,6 +31,8 @@ type target struct {
 	sandbox.Sandbox
 	id   string
 	user string // as the request says; "" means the default
+	home string // of that user; "" means that of its name
+	out  *gathered
 }
 
 type targetKey struct{}
@@ -41,7 +43,7 @@ func targetOf(ctx context.Context) *target { return ctx.Value(targetKey{}).(*tar
 func (d *Dialect) guestHandler() http.Handler {
 	mux := http.NewServeMux()
 	limit := connect.WithReadMaxBytes(maxMessage)
-	end := connect.WithInterceptors(breaker{})
+	end := connect.WithInterceptors(breaker{}, users{d})
 	mux.Handle(processconnect.NewProcessHandler(&processes{d}, limit, end))
 	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{d}, limit, end))
 	for pattern, h := range map[string]handler{
@@ -104,6 +106,11 @@ func (d *Dialect) serveGuest(w http.ResponseWriter, r *http.Request, id string) 
 		return
 	}
 	t := &target{Sandbox: s, id: id, user: basicUser(r)}
+	if r.URL.Path == processconnect.ProcessStartProcedure {
+		t.out = &gathered{ResponseWriter: w}
+		defer t.out.end()
+		w = t.out
+	}
 	d.guest.ServeHTTP(w, r.WithContext(context.WithValue(ctx, targetKey{}, t)))
 }
 
@@ -187,9 +194,14 @@ func cors(w http.ResponseWriter, r *http.Request) (done bool) {
 	return true
 }
 
+// pipAnywhere lets pip install beside the distribution's own packages, as it does in
+// these clients' images.
+const pipAnywhere = "PIP_BREAK_SYSTEM_PACKAGES"
+
 // env is what every process of the sandbox gets, beneath what the request says.
 func (t *target) env(asked map[string]string) map[string]string {
-	env := facts(t.id, t.Template)
+	env := facts(t.id, aliasOf(&t.Sandbox))
+	env[pipAnywhere] = "1"
 	for k, v := range asked {
 		env[k] = v
 	}
@@ -199,7 +211,7 @@ func (t *target) env(asked map[string]string) map[string]string {
 // path makes a client's path absolute: "" is the default folder, "~" the user's
 // home, and what is relative begins there.
 func (t *target) path(p string) string {
-	home := homeOf(cmp.Or(t.user, t.User))
+	home := cmp.Or(t.home, homeOf(cmp.Or(t.user, t.User)))
 	switch {
 	case p == "":
 		return t.dir()
@@ -252,7 +264,11 @@ func noUser(err error) bool {
 // userError puts an unknown user in these clients' words.
 func (t *target) userError(err error) error {
 	if noUser(err) {
-		return connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: '"+printable(t.user)+"'"))
+		return t.unknownUser()
 	}
 	return err
+}
+
+func (t *target) unknownUser() error {
+	return connect.NewError(connect.CodeUnauthenticated, errors.New("invalid username: '"+printable(t.user)+"'"))
 }

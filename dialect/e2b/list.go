@@ -157,7 +157,7 @@ func (d *Dialect) find(r *http.Request, q listQuery) ([]sandbox.Sandbox, error) 
 			return nil, err
 		}
 		for _, s := range page.Sandboxes {
-			if (q.template == "" || s.Template == q.template) && (q.after.IsZero() || !startOf(s).Before(q.after)) {
+			if q.of(&s) && (q.after.IsZero() || !startOf(s).Before(q.after)) {
 				all = append(all, s)
 			}
 		}
@@ -170,6 +170,12 @@ func (d *Dialect) find(r *http.Request, q listQuery) ([]sandbox.Sandbox, error) 
 		slices.Reverse(all)
 	}
 	return all, nil
+}
+
+// of reports whether a sandbox is of the template, the tag or the snapshot that is
+// asked for.
+func (q *listQuery) of(s *sandbox.Sandbox) bool {
+	return slices.Contains([]string{"", s.Template, aliasOf(s), madeFrom(s)}, q.template)
 }
 
 var placePattern = regexp.MustCompile(`^[0-9]{20}-[a-z0-9]{20}$`)

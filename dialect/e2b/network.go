@@ -35,6 +35,9 @@ func (n *network) reaches() (*sandbox.Policy, error) {
 	if len(n.EgressProxy) > 0 && string(n.EgressProxy) != "null" {
 		return nil, unsupported("egressProxy: this server sends nothing through proxies")
 	}
+	if len(n.AllowIn)+len(n.DenyIn) > 0 {
+		return nil, unsupported("allowIn and denyIn: ports are opened to all, or by allowPublicTraffic false to those who have the token")
+	}
 	deny := slices.Clone(n.DenyOut)
 	if n.AllowInternet != nil && !*n.AllowInternet {
 		deny = append(deny, everything)

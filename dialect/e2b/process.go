@@ -78,7 +78,12 @@ func (p *processes) Start(ctx context.Context, r *connect.Request[process.StartR
 	if err != nil {
 		return p.rpcError(p.startError(ctx, t, cmd.Cwd, err))
 	}
-	return p.rpcError(relay(ctx, events, ping, send))
+	return p.rpcError(relay(ctx, events, ping, func(e *process.ProcessEvent) error {
+		if e.GetEnd() != nil {
+			t.out.complete()
+		}
+		return send(e)
+	}))
 }
 
 func (t *target) cwd(c *process.ProcessConfig) string {

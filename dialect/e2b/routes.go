@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -47,6 +48,7 @@ func (d *Dialect) routes() []route {
 		{"GET " + box + "/logs", d.logsFirst, read},
 		{"GET /v2" + box + "/logs", d.logsSecond, read},
 		{"PUT " + box + "/network", d.updateNetwork, admin},
+		{"PATCH " + box + "/metadata", d.patchMetadata, admin},
 
 		{"POST " + box + "/fork", d.fork, admin},
 		{"POST " + box + "/snapshots", d.snapshot, admin},
@@ -153,7 +155,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 
 // box is the sandbox that a path names; failed ones are gone for these clients.
 func (d *Dialect) box(ctx context.Context, r *http.Request) (sandbox.Sandbox, error) {
-	id := r.PathValue("id")
+	id := strings.TrimSuffix(r.PathValue("id"), "-"+clientID) // which older clients add
 	s, err := d.engine.Get(ctx, id)
 	kind := sandbox.KindOf(err)
 	if kind == sandbox.NotFound || kind == sandbox.Invalid || err == nil && s.State == sandbox.Failed {

@@ -64,7 +64,7 @@ func (n *network) inject() (out []sandbox.Inject, err error) {
 }
 
 // injectHeaders sorts the headers of a domain into those that stand as they are and
-// those that need a secret, by secret.
+// those that need secrets, by the first of these.
 func injectHeaders(domain string, headers map[string]string) (out []sandbox.Inject, err error) {
 	values := map[string]*sandbox.HeaderText{}
 	bySecret := map[string]map[string]string{}
@@ -78,14 +78,14 @@ func injectHeaders(domain string, headers map[string]string) (out []sandbox.Inje
 		case len(marks) == 0:
 			text := sandbox.HeaderText(value)
 			values[name] = &text
-		case len(marks) > 1 || strings.Contains(value, sandbox.SecretMark):
-			return nil, unsupported(fmt.Sprintf("rules of %s, header %s: one secret stands in a header's value", domain, name))
 		default:
 			secret := marks[0][1]
 			if bySecret[secret] == nil {
 				bySecret[secret] = map[string]string{}
 			}
-			bySecret[secret][name] = strings.Replace(value, marks[0][0], sandbox.SecretMark, 1)
+			if bySecret[secret][name], err = secretTemplate(domain, name, value, marks); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if len(values) > 0 {
@@ -95,6 +95,24 @@ func injectHeaders(domain string, headers map[string]string) (out []sandbox.Inje
 		out = append(out, sandbox.Inject{Secret: secret, Header: bySecret[secret]})
 	}
 	return out, nil
+}
+
+// secretTemplate is a value with the marks of secrets as the engine writes them.
+func secretTemplate(domain, header, value string, marks [][]string) (string, error) {
+	if strings.Contains(value, "${secret") { // it would be taken for a mark
+		return "", unsupported(fmt.Sprintf("rules of %s, header %s: ${secret cannot stand beside a secret", domain, header))
+	}
+	for _, m := range marks {
+		if sandbox.CheckSecretName(m[1]) != nil {
+			return "", invalid(fmt.Sprintf("rules of %s: secret '%s' not found", domain, printable(m[1])))
+		}
+		mark := sandbox.SecretMark
+		if m[1] != marks[0][1] {
+			mark = sandbox.NamedMark(m[1])
+		}
+		value = strings.ReplaceAll(value, m[0], mark)
+	}
+	return value, nil
 }
 
 // checkedRules are the headers of each domain, in lower case.
@@ -197,9 +215,13 @@ func rulesOf(p *sandbox.Policy) map[string][]*rule {
 			one.Transform.Headers = map[string]string{}
 			all[in.Host] = []*rule{one}
 		}
+		marks := map[string]string{}
+		for _, secret := range in.TemplateSecrets() {
+			marks[secret] = "${e2b.secrets." + secret + "}"
+		}
 		headers := all[in.Host][0].Transform.Headers
 		for name, t := range in.Header {
-			headers[name] = strings.ReplaceAll(t, sandbox.SecretMark, "${e2b.secrets."+in.Secret+"}")
+			headers[name] = in.Fill(t, marks)
 		}
 		for name := range in.Values {
 			headers[name] = hiddenValue

@@ -24,7 +24,7 @@ func TestRules(t *testing.T) {
 	p, err := parsed(t, `{"denyOut":["0.0.0.0/0"],"rules":{
 		"*.example.com":[{"transform":{"headers":{"X-Far":"far"}}}],
 		"*.dev.Example.com":[],
-		"API.example.com":[{"transform":{"headers":{"X-Key":"k-123","X-Sum":"${other} $x","Authorization":"Bearer ${e2b.secrets.tok-1}","X-Same":"${e2b.secrets.tok-1}"}}}],
+		"API.example.com":[{"transform":{"headers":{"X-Key":"k-123","X-Sum":"${other} $x","Authorization":"Bearer ${e2b.secrets.tok-1}","X-Same":"${e2b.secrets.tok-1}","X-Both":"${e2b.secrets.tok-1}:${e2b.secrets.b}:${e2b.secrets.tok-1}"}}}],
 		"*.com":[{}]}}`).policy()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRules(t *testing.T) {
 	if values.Host != "api.example.com" || len(values.Except) != 0 || len(values.Values) != 2 || *values.Values["X-Key"] != "k-123" || *values.Values["X-Sum"] != "${other} $x" {
 		t.Errorf("%+v", values)
 	}
-	if secret.Secret != "tok-1" || !reflect.DeepEqual(secret.Header, map[string]string{"Authorization": "Bearer ${secret}", "X-Same": "${secret}"}) {
+	if secret.Secret != "tok-1" || !reflect.DeepEqual(secret.Header, map[string]string{"Authorization": "Bearer ${secret}", "X-Same": "${secret}", "X-Both": "${secret}:${secret:b}:${secret}"}) {
 		t.Errorf("%+v", secret)
 	}
 	for host, want := range map[string]int{"api.example.com": 2, "www.example.com": 1, "a.api.example.com": 1, "x.dev.example.com": 0, "example.com": 0} {
@@ -59,7 +59,8 @@ func TestRules(t *testing.T) {
 	// What is shown can be sent back: hidden values stay as they are.
 	bare, _ := p.Detach()
 	shown := rulesOf(bare)
-	want := map[string]string{"X-Key": hiddenValue, "X-Sum": hiddenValue, "Authorization": "Bearer ${e2b.secrets.tok-1}", "X-Same": "${e2b.secrets.tok-1}"}
+	want := map[string]string{"X-Key": hiddenValue, "X-Sum": hiddenValue, "Authorization": "Bearer ${e2b.secrets.tok-1}", "X-Same": "${e2b.secrets.tok-1}",
+		"X-Both": "${e2b.secrets.tok-1}:${e2b.secrets.b}:${e2b.secrets.tok-1}"}
 	if len(shown) != 2 || !reflect.DeepEqual(shown["api.example.com"][0].Transform.Headers, want) {
 		b, _ := json.Marshal(shown)
 		t.Errorf("%s", b)
@@ -101,9 +102,10 @@ func TestRulesThatAreRefused(t *testing.T) {
 		one("a.b", "X", "hush\r\nY: z"):                                   `Value for header "X" in rule for domain "a.b" must not contain CR or LF characters.`,
 		one("a.b", "X", long+string(make([]byte, 2048))):                  `Value for header "X" in rule for domain "a.b" exceeds maximum length of 2048 characters.`,
 		one("a.b", "Host", "hush"):                                        "the header Host cannot be added",
-		one("a.b", "X", "${e2b.secrets.a} ${secret} hush"):                "one secret stands in a header's value",
+		one("a.b", "X", "${e2b.secrets.a} ${secret} hush"):                "${secret cannot stand beside a secret",
+		one("a.b", "X", "${e2b.secrets.a} ${secret:b} hush"):              "${secret cannot stand beside a secret",
 		one("a.b", "X", "${e2b.identity.tokens.aws}"):                     "no workload identities",
-		one("a.b", "X", "${e2b.secrets.a}${e2b.secrets.b} hush"):          "one secret stands in a header's value",
+		one("a.b", "X", "${e2b.secrets.a}${e2b.secrets."+long+"} hush"):   "' not found",
 		`{"rules":{"A.b":[],"a.B":[]}}`:                                   "is not a valid domain name.",
 		`{"rules":{"a.b":[{"transform":{"headers":{"x":"1","X":"2"}}}]}}`: "comes twice",
 	} {

@@ -46,24 +46,22 @@ func (d *Dialect) create(w http.ResponseWriter, r *http.Request, timeout int64, 
 	if err := d.orSnapshot(r.Context(), &req); err != nil {
 		return err
 	}
-	s, err := d.engine.Create(r.Context(), req)
-	if sandbox.KindOf(err) == sandbox.NotFound && len(req.Volumes) == 0 {
-		return &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(n.TemplateID)), err: err}
-	}
-	if err == nil {
-		err = d.noted(r.Context(), &s)
-	}
+	s, err := d.once(r, &n, &req, func() (sandbox.Sandbox, error) {
+		s, err := d.engine.Create(r.Context(), req)
+		if sandbox.KindOf(err) == sandbox.NotFound && len(req.Volumes) == 0 {
+			return s, &fault{status: http.StatusNotFound, text: fmt.Sprintf("template '%s' not found", printable(n.TemplateID)), err: err}
+		}
+		if err == nil {
+			err = d.noted(r.Context(), &s)
+		}
+		return s, err
+	})
 	if err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusCreated, d.created(s))
 	return nil
 }
-
-// gatewayTemplate is what clients begin with who start an MCP gateway in the sandbox.
-// Where it was not built they find the default template: they then say that the
-// gateway could not be started, and remove the sandbox.
-const gatewayTemplate = "mcp-gateway"
 
 // orSnapshot makes a create start from the snapshot of its template's name, if
 // there is one and no template, or from the template that the name means here.
@@ -75,10 +73,12 @@ func (d *Dialect) orSnapshot(ctx context.Context, req *sandbox.CreateRequest) er
 	id, ok, err := d.snapshotOf(ctx, req.Template)
 	switch {
 	case ok:
-		req.Template, req.Snapshot = "", id
+		req.Template, req.Snapshot, req.Metadata[metaSnapshot] = "", id, id
 	case req.Template == codeAlias:
 		req.Template = sandbox.CodeTemplate
-	case req.Template == gatewayTemplate: // which fails as the start of the program in it does
+	case req.Template == sandbox.MCPTemplate:
+		// Clients start the gateway in it: where it was not built they say that it could not
+		// be started, and remove the sandbox.
 		req.Template = sandbox.DefaultTemplate
 	}
 	return err
@@ -91,8 +91,8 @@ func (n *newSandbox) request(timeout int64) (sandbox.CreateRequest, error) {
 		return req, invalid("templateID is required")
 	}
 	for k, v := range n.Metadata {
-		if strings.HasPrefix(k, ownMetadata) {
-			return req, invalid(fmt.Sprintf("metadata %q: names that begin with %q are the server's own", printable(k), ownMetadata))
+		if err := checkOwn(k); err != nil {
+			return req, err
 		}
 		req.Metadata[k] = v
 	}
@@ -111,7 +111,10 @@ func (n *newSandbox) request(timeout int64) (sandbox.CreateRequest, error) {
 	req.Wake = &wake
 	req.Volumes = mounts(n.VolumeMounts)
 	if len(n.IAM) > 0 && string(n.IAM) != "null" {
-		return req, unsupported("iam: this server issues no workload identities")
+		return req, unsupported("iam: this server issues no workload identities: keep a credential with Secret.create, and add it to requests with network.rules")
+	}
+	if len(n.Sidecars) > 0 {
+		return req, unsupported("sidecars: this server has none; start the program in the sandbox")
 	}
 	return req, n.reach(&req)
 }
@@ -386,6 +389,39 @@ func networkOf(s *sandbox.Sandbox) (*network, *bool) {
 	internet := n.AllowInternet
 	n.AllowInternet = nil
 	return &n, internet
+}
+
+// checkOwn refuses metadata that this dialect keeps for itself.
+func checkOwn(name string) error {
+	if strings.HasPrefix(name, ownMetadata) {
+		return invalid(fmt.Sprintf("metadata %q: names that begin with %q are the server's own", printable(name), ownMetadata))
+	}
+	return nil
+}
+
+// patchMetadata sets what is given, and takes away what is given as null or empty.
+func (d *Dialect) patchMetadata(w http.ResponseWriter, r *http.Request) error {
+	var body map[string]*string
+	if err := decode(w, r, &body); err != nil {
+		return err
+	}
+	s, err := d.box(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	for name, value := range body {
+		if err := checkOwn(name); err != nil {
+			return err
+		}
+		if value != nil && *value == "" {
+			body[name] = nil
+		}
+	}
+	if _, err := d.engine.Update(r.Context(), string(s.ID), sandbox.Update{Metadata: body}); err != nil {
+		return err
+	}
+	writeEmpty(w, http.StatusNoContent)
+	return nil
 }
 
 func invalid(text string) error     { return &fault{status: http.StatusBadRequest, text: text} }

@@ -78,14 +78,15 @@ func (d *Dialect) templateByAlias(w http.ResponseWriter, r *http.Request, alias 
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"templateID": t.Name, "public": true})
+	base, _ := untag(t.Name)
+	writeJSON(w, http.StatusOK, map[string]any{"templateID": base, "public": true})
 	return nil
 }
 
 func templateOf(t sandbox.Template) templateInfo {
 	limits := limitsOf(t)
 	name, tag := untag(t.Name)
-	return templateInfo{TemplateID: t.Name, BuildID: madeBy(t), Names: []string{name + ":" + tag}, Aliases: []string{name}, Public: true,
+	return templateInfo{TemplateID: name, BuildID: madeBy(t), Names: []string{name + ":" + tag}, Aliases: []string{name}, Public: true,
 		CPUCount: limits.CPUMilli / 1000, MemoryMB: limits.MemoryBytes >> 20, DiskSizeMB: limits.DiskBytes >> 20,
 		CreatedAt: t.Created, UpdatedAt: t.Created, BuildCount: 1, EnvdVersion: envdVersion, BuildStatus: "ready"}
 }
@@ -124,11 +125,12 @@ func cutTo(s string, n int) string { return s[:min(n, len(s))] }
 
 // getTemplate describes a template and the builds of it that are known.
 func (d *Dialect) getTemplate(w http.ResponseWriter, r *http.Request) error {
-	t, err := d.template(r, r.PathValue("template"))
+	all, err := d.tagged(r, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
-	info := templateOf(t)
+	t := all[0]
+	info := byName(all)[0]
 	writeJSON(w, http.StatusOK, templateDetail{TemplateID: info.TemplateID, Public: true, Names: info.Names, Aliases: info.Aliases,
 		CreatedAt: t.Created, UpdatedAt: t.Created,
 		Builds: []templateBuild{{BuildID: info.BuildID, Status: "ready", CreatedAt: t.Created, UpdatedAt: t.Created, FinishedAt: t.Created,
@@ -144,14 +146,14 @@ func (d *Dialect) publish(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &body); err != nil {
 		return err
 	}
-	t, err := d.template(r, r.PathValue("template"))
+	all, err := d.tagged(r, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
 	if body.Public != nil && !*body.Public {
 		return unsupported("templates are the server's: all of its accounts may use them")
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"names": templateOf(t).Names})
+	writeJSON(w, http.StatusOK, map[string]any{"names": byName(all)[0].Names})
 	return nil
 }
 

@@ -122,11 +122,5 @@ func (d *Dialect) renderTraffic(w http.ResponseWriter, r *http.Request, id strin
 			e.Message = "internal error"
 		}
 	}
-	if strings.Contains(r.UserAgent(), "Mozilla/") {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(e.Code)
-		_ = page.Execute(w, e) // a browser that has gone cannot be told
-		return
-	}
-	writeJSON(w, e.Code, e)
+	renderPort(w, r, e)
 }

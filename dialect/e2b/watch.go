@@ -26,11 +26,12 @@ func (f *filesystem) WatchDir(ctx context.Context, r *connect.Request[pb.WatchDi
 	if err != nil {
 		return f.rpcError(err)
 	}
+	see := &viewer{filesystem: f, t: t, root: root, entries: r.Msg.IncludeEntry}
 	err = pump(ctx, w.Recv, w.Close, pingEvery(r.Header()), func(e sandbox.WatchEvent) (bool, error) {
 		if e.Type == sandbox.WatchReady {
 			return false, stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}})
 		}
-		for _, one := range f.changes(ctx, t, root, e, r.Msg.IncludeEntry) {
+		for _, one := range see.changes(ctx, e) {
 			if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Filesystem{Filesystem: one}}); err != nil {
 				return false, err
 			}
@@ -56,38 +57,6 @@ func (f *filesystem) watch(ctx context.Context, t *target, p string, recursive b
 	return w, root, err
 }
 
-// changes is an event in these clients' words: names are beneath the folder.
-func (f *filesystem) changes(ctx context.Context, t *target, root string, e sandbox.WatchEvent, entries bool) []*pb.FilesystemEvent {
-	one := func(kind pb.EventType, p string) *pb.FilesystemEvent {
-		ev := &pb.FilesystemEvent{Name: strings.TrimPrefix(strings.TrimPrefix(p, root), "/"), Type: kind}
-		if entries && kind != pb.EventType_EVENT_TYPE_REMOVE && kind != pb.EventType_EVENT_TYPE_RENAME {
-			if fi, err := f.engine.Stat(ctx, t.id, p, false); err == nil { // it may be gone again
-				ev.Entry = f.followed(ctx, t, fi)
-			}
-		}
-		return ev
-	}
-	switch e.Type {
-	case sandbox.WatchCreate:
-		all := []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_CREATE, e.Path)}
-		// What was written at once is told with the making, and these clients wait to
-		// hear of it.
-		if fi, err := f.engine.Stat(ctx, t.id, e.Path, false); err == nil && fi.Type == sandbox.TypeFile && fi.Size > 0 {
-			all = append(all, one(pb.EventType_EVENT_TYPE_WRITE, e.Path))
-		}
-		return all
-	case sandbox.WatchModify:
-		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_WRITE, e.Path)}
-	case sandbox.WatchRemove:
-		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_REMOVE, e.Path)}
-	case sandbox.WatchRename:
-		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_RENAME, e.From), one(pb.EventType_EVENT_TYPE_CREATE, e.Path)}
-	case sandbox.WatchAttrib:
-		return []*pb.FilesystemEvent{one(pb.EventType_EVENT_TYPE_CHMOD, e.Path)}
-	}
-	return nil
-}
-
 // watchers maps the ids of watchers that are asked from time to time to where they
 // are in the guest's log, which keeps what they have not read for five minutes.
 type watchers struct {
@@ -103,12 +72,14 @@ type watcher struct {
 
 	mu     sync.Mutex
 	cursor string
+	fresh  fresh
 }
 
 const (
 	maxWatchers  = 1024
 	watcherLapse = 5 * time.Minute
-	drainQuiet   = 20 * time.Millisecond // without an event: there is no more
+	drainQuiet   = 20 * time.Millisecond  // without an event, after some: there is no more
+	drainWait    = 100 * time.Millisecond // for the first
 	maxDrained   = 10_000
 )
 
@@ -147,13 +118,21 @@ func (f *filesystem) GetWatcherEvents(ctx context.Context, r *connect.Request[pb
 		return nil, f.rpcError(err)
 	}
 	out := &pb.GetWatcherEventsResponse{}
+	see := &viewer{filesystem: f, t: t, root: one.path, entries: one.options.IncludeEntry, fresh: one.fresh}
+	defer func() { one.fresh = see.fresh }()
+	begun := time.Now()
 	err = pump(ctx, w.Recv, w.Close, drainQuiet, func(e sandbox.WatchEvent) (bool, error) {
 		if e.Cursor != "" {
 			one.cursor = e.Cursor
 		}
-		out.Events = append(out.Events, f.changes(ctx, t, one.path, e, one.options.IncludeEntry)...)
+		out.Events = append(out.Events, see.changes(ctx, e)...)
 		return len(out.Events) >= maxDrained, nil
-	}, func() error { return errDrained })
+	}, func() error {
+		if len(out.Events) == 0 && time.Since(begun) < drainWait {
+			return nil
+		}
+		return errDrained
+	})
 	if err != nil && !errors.Is(err, errDrained) {
 		return nil, f.rpcError(err)
 	}

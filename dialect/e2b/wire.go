@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -10,8 +11,9 @@ import (
 // apiError is the body of every error of the control API. Clients read the code
 // from the body.
 type apiError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
+	Code      int    `json:"code"`
+	Message   string `json:"message"`
+	ErrorCode string `json:"error_code,omitempty"`
 }
 
 // trafficError is the body of an error on the way to a port.
@@ -38,6 +40,7 @@ type newSandbox struct {
 	Network      *network        `json:"network"`
 	MCP          json.RawMessage `json:"mcp"`
 	IAM          json.RawMessage `json:"iam"`
+	Sidecars     []any           `json:"sidecars"`
 	VolumeMounts []volumeMount   `json:"volumeMounts"`
 }
 
@@ -55,6 +58,8 @@ type network struct {
 	HTTPSPorts         []int              `json:"httpsPorts,omitempty"`
 	Rules              map[string][]*rule `json:"rules,omitempty"`
 	EgressProxy        json.RawMessage    `json:"egressProxy,omitempty"`
+	AllowIn            []string           `json:"allowIn,omitempty"`
+	DenyIn             []string           `json:"denyIn,omitempty"`
 	AllowInternet      *bool              `json:"allow_internet_access,omitempty"`
 }
 
@@ -159,7 +164,7 @@ const clientID = "berth"
 
 func (d *Dialect) created(s sandbox.Sandbox) createdSandbox {
 	d.known.add(s.ID)
-	out := createdSandbox{SandboxID: string(s.ID), TemplateID: s.Template, Alias: s.Template, ClientID: clientID, EnvdVersion: envdVersion}
+	out := createdSandbox{SandboxID: string(s.ID), TemplateID: madeFrom(&s), Alias: aliasOf(&s), ClientID: clientID, EnvdVersion: envdVersion}
 	if d.secure(&s) {
 		out.EnvdAccessToken = d.accessToken(s.ID)
 	}
@@ -171,7 +176,7 @@ func (d *Dialect) created(s sandbox.Sandbox) createdSandbox {
 }
 
 func listed(s sandbox.Sandbox) listedSandbox {
-	out := listedSandbox{SandboxID: string(s.ID), TemplateID: s.Template, Alias: s.Template, ClientID: clientID, EnvdVersion: envdVersion,
+	out := listedSandbox{SandboxID: string(s.ID), TemplateID: madeFrom(&s), Alias: aliasOf(&s), ClientID: clientID, EnvdVersion: envdVersion,
 		StartedAt: startOf(s), EndAt: s.Ends(), State: stateOf(s.State), Metadata: visible(s.Metadata),
 		CPUCount: max(1, (s.Limits.CPUMilli+999)/1000), MemoryMB: s.Limits.MemoryBytes >> 20, DiskSizeMB: s.Limits.DiskBytes >> 20}
 	if out.EndAt.IsZero() { // it does not end by itself: clients want a time all the same
@@ -179,6 +184,15 @@ func listed(s sandbox.Sandbox) listedSandbox {
 	}
 	return out
 }
+
+// aliasOf is the name of a sandbox's template, without its tag.
+func aliasOf(s *sandbox.Sandbox) string {
+	name, _ := untag(s.Template)
+	return name
+}
+
+// madeFrom is the template that a sandbox was made from, or the snapshot.
+func madeFrom(s *sandbox.Sandbox) string { return cmp.Or(s.Metadata[metaSnapshot], aliasOf(s)) }
 
 // noEnd stands for never.
 const noEnd = 100 * 365 * 24 * time.Hour

@@ -70,12 +70,30 @@ func (b *Bridge) box(r *http.Request) (string, error) {
 
 // make gives the living sandbox of a name, or makes it.
 func (b *Bridge) make(ctx context.Context, name string) (string, error) {
-	s, err := b.Engine.Create(ctx, sandbox.CreateRequest{Name: name, Get: true, Template: b.Template,
-		Metadata: map[string]string{metaMade: "true"}, Idle: &sandbox.Idle{TimeoutSeconds: idleSeconds, Action: sandbox.ActPause}})
+	template, err := b.template(ctx)
+	if err != nil {
+		return "", failed("pool error", codePool, err)
+	}
+	req := sandbox.CreateRequest{Name: name, Get: true, Template: template,
+		Metadata: map[string]string{metaMade: "true"}, Idle: &sandbox.Idle{TimeoutSeconds: idleSeconds, Action: sandbox.ActPause}}
+	req.Limits.FuseMounts = sandbox.MaxFuseMounts
+	s, err := b.Engine.Create(ctx, req)
 	if sandbox.KindOf(err) == sandbox.Exhausted {
 		return "", &fault{status: http.StatusServiceUnavailable, code: codeFull, text: "capacity exceeded", err: err}
 	}
 	return string(s.ID), failed("pool error", codePool, err)
+}
+
+// template is what new sandboxes are made from.
+func (b *Bridge) template(ctx context.Context) (string, error) {
+	if b.Template != "" {
+		return b.Template, nil
+	}
+	t, err := b.Engine.Template(ctx, sandbox.BucketTemplate)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return "", nil
+	}
+	return t.Name, err
 }
 
 // create gives out an id. Its sandbox is made when it is first used.

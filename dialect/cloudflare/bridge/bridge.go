@@ -27,7 +27,7 @@ type Config struct {
 	// are its WebSockets at /ws/pty.
 	Inside func(id string) http.Handler
 
-	Template string                               // of new sandboxes; "" means the server's default
+	Template string                               // of new sandboxes; "" means the one that mounts buckets where there is one, else the server's default
 	PortURL  func(id sandbox.ID, port int) string // where anybody reaches a port that is public
 	Warm     int                                  // how many sandboxes of a kind run ahead, for the statistics
 	Logger   *slog.Logger                         // nil means none
@@ -40,6 +40,7 @@ type Engine interface {
 	List(ctx context.Context, q sandbox.ListQuery) (sandbox.Page, error)
 	Remove(ctx context.Context, id string) error
 	Awake(ctx context.Context, id string) (sandbox.Sandbox, error)
+	Template(ctx context.Context, name string) (sandbox.Template, error)
 	Status(ctx context.Context) (sandbox.Status, error)
 	EmptyPool(ctx context.Context) error
 

@@ -500,9 +500,10 @@ func TestTerminalsMountsTunnels(t *testing.T) {
 	g.want("POST", base+"/mount", `{"bucket":"b","mountPath":"rel","options":{}}`, 400, "mountPath must be an absolute path (start with /)")
 	g.want("POST", base+"/mount", `{"bucket":"b","mountPath":"/mnt"}`, 400, "options must be an object")
 	g.want("POST", base+"/mount", `{"mountPath":"/mnt","options":{}}`, 400, "bucket")
-	g.want("POST", base+"/mount", `{"bucket":"b","mountPath":"/mnt","options":{"endpoint":"https://x"}}`, 502, "mount_error")
+	g.refusesMounts(base + "/mount")
 	g.want("POST", base+"/unmount", `{}`, 400, "mountPath must be a non-empty string")
-	g.want("POST", base+"/unmount", `{"mountPath":"/mnt"}`, 502, "unmount_error")
+	g.want("POST", base+"/unmount", `{"mountPath":"/mnt/../.."}`, 400, "filesystem root")
+	g.want("POST", base+"/unmount", `{"mountPath":"/no/such/mount"}`, 502, `No active mount found at path: /no/such/mount`)
 
 	for _, port := range []string{"abc", "80", "3000", "0", "-1", "65536"} {
 		g.want("POST", base+"/tunnel/"+port, "", 400, `{"error":"Invalid port","code":"invalid_request"}`)
@@ -517,6 +518,56 @@ func TestTerminalsMountsTunnels(t *testing.T) {
 	g.want("DELETE", base+"/tunnel/8080", "", 204, "")
 	if g.public(base, 8080) {
 		t.Error("the port is still open")
+	}
+}
+
+// refusesMounts asks for what no bucket can be mounted by, and last for one where there is
+// no s3fs.
+func (g *rig) refusesMounts(path string) {
+	g.t.Helper()
+	for options, want := range map[string]string{
+		`"endpoint":1`: "endpoint", `"endpoint":"https://x","readOnly":"true"`: "readOnly", `"endpoint":"https://x","prefix":1`: "prefix",
+		`"endpoint":"https://x","s3fsOptions":"ro"`: "s3fsOptions", `"endpoint":"https://x","s3fsOptions":["ro",1]`: "s3fsOptions",
+		`"endpoint":"https://x","credentialProxy":"x"`: "credentialProxy", `"endpoint":"https://x","credentials":{"accessKeyId":"x"}`: "credentials",
+	} {
+		g.want("POST", path, `{"bucket":"b","mountPath":"/mnt","options":{`+options+`}}`, 400, want)
+	}
+	g.want("POST", path, `{"bucket":"b","mountPath":"/mnt","options":[]}`, 400, "options")
+	g.want("POST", path, `{"mountPath":"/mnt","options":{"endpoint":"https://x"}}`, 400, "bucket")
+	g.want("POST", path, `{"binding":"B","mountPath":"/mnt","options":{"endpoint":"https://x"}}`, 400, "not both")
+	g.want("POST", path, `{"bucket":"b","mountPath":"/mnt/..","options":{"endpoint":"https://x"}}`, 400, "filesystem root")
+
+	const keys = `"credentials":{"accessKeyId":"id","secretAccessKey":"hush"}`
+	for options, want := range map[string]string{
+		`"endpoint":"https://x"`: "give options.credentials", `"endpoint":"ftp://x",` + keys: "endpoint", `"endpoint":"https://x,allow_other",` + keys: "endpoint",
+		`"endpoint":"https://x","credentialProxy":true,` + keys: "credentialProxy", `"endpoint":"https://x","prefix":"a",` + keys: "prefix",
+		`"endpoint":"https://x","s3fsOptions":["passwd_file=/x"],` + keys:                    "s3fsOptions",
+		`"endpoint":"https://x","credentials":{"accessKeyId":"id","secretAccessKey":"a\nb"}`: "no key holds",
+		`"endpoint":"https://127.0.0.1:1",` + keys:                                           "the sandbox has no s3fs",
+	} {
+		body := `{"bucket":"b","mountPath":"/mnt/bucket","options":{` + options + `}}`
+		g.want("POST", path, body, 502, "mount_error")
+		if status, answer := g.send("POST", path, body); !strings.Contains(answer, want) || strings.Contains(answer, "hush") {
+			g.t.Errorf("%s: %d %s, want %s", options, status, answer, want)
+		}
+	}
+	g.want("POST", path, `{"binding":"B","mountPath":"/mnt","options":{}}`, 502, "no Worker here")
+	g.want("POST", path, `{"bucket":"b:c","mountPath":"/mnt","options":{"endpoint":"https://x",`+keys+`}}`, 502, "options.prefix")
+}
+
+// TestS3FS plans mounts.
+func TestS3FS(t *testing.T) {
+	const keys = `"credentials":{"accessKeyId":"id","secretAccessKey":"hush"}`
+	for options, want := range map[string]string{
+		`"endpoint":"https://s3.example.com"`:                                                               "b use_path_request_style,url=https://s3.example.com",
+		`"endpoint":"https://a.R2.cloudflarestorage.com","readOnly":true,"prefix":"/a/b/"`:                  "b:/a/b nomixupload,ro,url=https://a.R2.cloudflarestorage.com",
+		`"endpoint":"https://s3.eu-west-1.amazonaws.com","prefix":"/","s3fsOptions":["a=1,b","c","a=2"]`:    "b b,c,a=2,url=https://s3.eu-west-1.amazonaws.com",
+		`"endpoint":"http://10.0.0.1:9000","s3fsOptions":["use_path_request_style","","multipart_size=10"]`: "b use_path_request_style,multipart_size=10,url=http://10.0.0.1:9000",
+	} {
+		source, given, secrets, err := bridge.PlanMount([]byte(`{"bucket":"b","mountPath":"/mnt/x/","options":{` + options + `,` + keys + `}}`))
+		if got := source + " " + given; err != nil || got != want || secrets != "b:id:hush\n" {
+			t.Errorf("%s: %q, %q, %v; want %q", options, got, secrets, err, want)
+		}
 	}
 }
 

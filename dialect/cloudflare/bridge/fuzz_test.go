@@ -43,3 +43,30 @@ func FuzzPaths(f *testing.F) {
 		}
 	})
 }
+
+// FuzzS3FS holds what is let through against what s3fs makes of it: its options have commas
+// between them, its keys colons, and neither has lines.
+func FuzzS3FS(f *testing.F) {
+	f.Add("b", "https://s3.example.com", "/a/", "id", "hush", "ro,a=1")
+	f.Add("b:c", "https://x,url=http://y", "a", "i:d", "a\nb", "url=http://y")
+	f.Fuzz(func(t *testing.T, bucket, endpoint, prefix, id, secret, option string) {
+		q := bucketMount{Bucket: bucket, MountPath: "/mnt", Options: &mountOptions{Endpoint: endpoint, Prefix: prefix,
+			Credentials: &mountCredentials{ID: id, Secret: secret}, S3FSOptions: []string{option}}}
+		m, err := q.plan()
+		if err != nil {
+			return
+		}
+		last := len(m.options) - 1
+		if m.options[last] != "url="+endpoint || strings.Count(strings.Join(m.options, ","), ",") != last {
+			t.Errorf("%q became %q", endpoint, m.options)
+		}
+		for _, o := range m.options[:last] {
+			if strings.HasPrefix(o, "url=") || strings.HasPrefix(o, "passwd_file") || strings.ContainsAny(o, "\n\x00") {
+				t.Errorf("%q let %q through", option, o)
+			}
+		}
+		if strings.Count(m.keys, ":") != 2 || strings.Count(m.keys, "\n") != 1 || strings.Count(m.source, ":") > 1 {
+			t.Errorf("%q, %q", m.keys, m.source)
+		}
+	})
+}

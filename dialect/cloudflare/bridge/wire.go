@@ -52,13 +52,6 @@ type endedSession struct {
 	Timestamp string `json:"timestamp"`
 }
 
-type bucketMount struct {
-	Bucket    string         `json:"bucket"`
-	Binding   string         `json:"binding"`
-	MountPath string         `json:"mountPath"`
-	Options   map[string]any `json:"options"`
-}
-
 type newTunnel struct {
 	Name string `json:"name"`
 }

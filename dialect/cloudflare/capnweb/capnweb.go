@@ -75,5 +75,5 @@ func (l Limits) orDefaults() Limits {
 // errProtocol is of a peer that does not keep to the protocol.
 var errProtocol = errors.New("bad RPC message")
 
-// errEnded is of calls whose session has ended.
-var errEnded = errors.New("the RPC session has ended")
+// ErrEnded is of calls whose session has ended.
+var ErrEnded = errors.New("the RPC session has ended")

@@ -50,7 +50,7 @@ func (t *Stub) Call(ctx context.Context, path []string, args ...any) (any, error
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-s.ctx.Done():
-		return nil, errEnded
+		return nil, ErrEnded
 	}
 }
 

@@ -144,7 +144,7 @@ func (p *Readable) Read(b []byte) (int, error) {
 		select {
 		case <-p.more:
 		case <-p.session.ctx.Done():
-			return 0, errEnded
+			return 0, ErrEnded
 		}
 	}
 }

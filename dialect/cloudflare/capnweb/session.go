@@ -58,7 +58,7 @@ func Serve(ctx context.Context, t Transport, main Object, limits Limits) error {
 	if errors.Is(err, errProtocol) {
 		_ = s.send("abort", s.plainError(err)) // as a courtesy
 	}
-	s.end(errEnded)
+	s.end(ErrEnded)
 	s.fail()
 	s.work.Wait()
 	if errors.Is(err, errProtocol) {
@@ -82,10 +82,10 @@ func (s *Session) fail() {
 	}
 	s.mu.Unlock()
 	for _, answer := range waiting {
-		answer(nil, errEnded)
+		answer(nil, ErrEnded)
 	}
 	for _, p := range pipes {
-		p.fail(errEnded)
+		p.fail(ErrEnded)
 	}
 }
 
@@ -332,7 +332,7 @@ func (s *Session) call(target *entry, path []string, args []any, stubs []*Stub) 
 		case s.turns <- struct{}{}:
 			defer func() { <-s.turns }()
 		case <-s.ctx.Done():
-			return nil, errEnded
+			return nil, ErrEnded
 		}
 		return s.invoke(m, settled.([]any))
 	})
@@ -358,7 +358,7 @@ func (s *Session) wait(e *entry) (any, error) {
 	case <-e.done:
 		return e.value, e.err
 	case <-s.ctx.Done():
-		return nil, errEnded
+		return nil, ErrEnded
 	}
 }
 
@@ -433,7 +433,7 @@ func (s *Session) send(m ...any) error {
 // write sends bytes; s.sending is held.
 func (s *Session) write(b []byte) error {
 	if err := s.transport.Send(s.ctx, b); err != nil {
-		s.end(errEnded)
+		s.end(ErrEnded)
 		return err
 	}
 	return nil

@@ -72,6 +72,9 @@ func (d *Dialect) createContainer(ctx context.Context, name string, b *createBod
 	if err != nil {
 		return "", err
 	}
+	if strings.HasPrefix(name, workerdPrefix) {
+		st.Owner = ownerOf(ctx)
+	}
 	volumes, err := volumesOf(&b.HostConfig)
 	if err != nil {
 		return "", err
@@ -104,11 +107,15 @@ func checkHost(h *hostConfig) error {
 	if h.Privileged {
 		return unsupported("give privileges", "a sandbox has none over its host")
 	}
-	if len(h.Devices) > 0 {
+	if slices.ContainsFunc(h.Devices, func(d hostDevice) bool { return d.PathOnHost != fuseDevice }) {
 		return unsupported("give devices", "a sandbox has none of its host")
 	}
 	return nil
 }
+
+// fuseDevice is what those ask for who want to mount FUSE file systems: every container may,
+// and its device is the sandbox's own.
+const fuseDevice = "/dev/fuse"
 
 // planned is what is kept of a new container.
 func (d *Dialect) planned(name string, img *image, b *createBody) (*state, error) {
@@ -156,8 +163,11 @@ func (d *Dialect) make(ctx context.Context, st *state, img *image, lines []strin
 		Template: img.template, Snapshot: img.snapshot, Name: boxName(st.Name), Env: env,
 		Metadata: kept, Tags: []string{tagMade}, Policy: d.policy(img, st, env), Volumes: volumes,
 	}
-	if !img.sized && img.snapshot == "" {
-		req.Type = d.kind
+	if img.snapshot == "" { // which has its own limits
+		req.Limits.FuseMounts = sandbox.MaxFuseMounts
+		if !img.sized {
+			req.Type = d.kind
+		}
 	}
 	s, err := d.engine.Create(ctx, req)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/handover"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -83,6 +84,11 @@ type Config struct {
 	// container has ended. 0: a week.
 	Keep time.Duration
 
+	// Orphan is how long a container is left alone whose maker's process has ended. Then
+	// one of a session that is over with it is removed, and any other put aside until
+	// somebody comes to it. 0: an hour.
+	Orphan time.Duration
+
 	Type   string       // of instance, of containers whose image says no size; "" means the default
 	Logger *slog.Logger // nil means none
 }
@@ -94,12 +100,13 @@ type Dialect struct {
 	egress *Egress
 	forget bool
 	keep   time.Duration
+	orphan time.Duration
 	kind   string
 	log    *slog.Logger
 
 	handler http.Handler
 	inside  *http.Server // serves the vendor's own program
-	conns   *queue
+	conns   *handover.Listener
 
 	ctx   context.Context // ends with Close; it names the operator
 	end   context.CancelFunc
@@ -115,19 +122,23 @@ type Dialect struct {
 	watchers map[sandbox.ID]*watcher
 	insides  map[sandbox.ID]map[*inside]struct{} // open connections to the vendor's program
 	known    map[sandbox.ID]string               // the containers of sandboxes that this server has met
+	ending   map[string]bool                     // containers that have exited, and whose sandboxes do not rest yet
 }
 
 // New returns a Dialect. It serves nothing before Open.
 func New(c Config) *Dialect {
 	d := &Dialect{
-		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, keep: c.Keep, kind: c.Type, log: c.Logger, conns: newQueue(),
-		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, insides: map[sandbox.ID]map[*inside]struct{}{}, known: map[sandbox.ID]string{},
+		engine: c.Engine, server: c.Server, egress: c.Egress, forget: c.Forget, keep: c.Keep, orphan: c.Orphan, kind: c.Type, log: c.Logger, conns: handover.New("inside"),
+		sidecars: map[string]*sidecar{}, execs: map[string]*execution{}, watchers: map[sandbox.ID]*watcher{}, insides: map[sandbox.ID]map[*inside]struct{}{}, known: map[sandbox.ID]string{}, ending: map[string]bool{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	if d.keep <= 0 {
 		d.keep = defaultKeep
+	}
+	if d.orphan <= 0 {
+		d.orphan = defaultOrphan
 	}
 	d.ctx, d.end = context.WithCancel(sandbox.WithCaller(context.Background(), sandbox.Operator()))
 	d.handler = d.routes()
@@ -158,8 +169,8 @@ func (d *Dialect) Open(ctx context.Context) error {
 func (d *Dialect) Serve(l net.Listener) error {
 	s := &http.Server{
 		Handler: d.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return d.ctx },
-		ErrorLog:    slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return d.ctx }, ConnContext: withOwner,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(d.ctx, func() { s.Close() })()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {

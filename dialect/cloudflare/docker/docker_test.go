@@ -54,6 +54,7 @@ type docks struct {
 	socket string
 	forget bool
 	keep   time.Duration
+	orphan time.Duration
 	end    func()
 }
 
@@ -70,7 +71,7 @@ func newDocks(t *testing.T, forget bool) *docks {
 func (k *docks) open(t *testing.T) {
 	t.Helper()
 	k.egress = docker.NewEgress(&authority{})
-	k.d = docker.New(docker.Config{Engine: k.images, Egress: k.egress, Forget: k.forget, Keep: k.keep, Logger: k.Log.Logger(), Server: func(id sandbox.ID) http.Handler {
+	k.d = docker.New(docker.Config{Engine: k.images, Egress: k.egress, Forget: k.forget, Keep: k.keep, Orphan: k.orphan, Logger: k.Log.Logger(), Server: func(id sandbox.ID) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%s serves %s", id, r.URL.Path) })
 	}})
 	if err := k.d.Open(t.Context()); err != nil {

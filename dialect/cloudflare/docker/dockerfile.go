@@ -39,4 +39,4 @@ func Standalone(dockerfile string) string {
 	return programCopies.ReplaceAllString(dockerfile, `RUN printf '%s\n' '#!/bin/sh' 'exec "$$@"' > $1 && chmod 755 $1`)
 }
 
-var programCopies = regexp.MustCompile(`(?im)^[ \t]*COPY[ \t]+(?:--\S+[ \t]+)*--from=\S+[ \t]+(?:--\S+[ \t]+)*/container-server/sandbox[ \t]+(/[A-Za-z0-9_./-]+)[ \t]*\r?$`)
+var programCopies = regexp.MustCompile(`(?im)^[ \t]*COPY[ \t]+(?:--\S+[ \t]+)*--from=\S+[ \t]+(?:--\S+[ \t]+)*/container-server/sandbox(?:-musl)?[ \t]+(/[A-Za-z0-9_./-]+)[ \t]*\r?$`)

@@ -98,7 +98,7 @@ func (s *sidecar) lead(w http.ResponseWriter, r *http.Request) error {
 		}
 		in := s.d.enter(client, c.box.ID)
 		// Whoever ends the container closes what has entered by then.
-		if c, err := s.d.load(r.Context(), name); err != nil || c.Phase != running || !s.d.conns.push(in) {
+		if c, err := s.d.load(r.Context(), name); err != nil || c.Phase != running || !s.d.conns.Push(in) {
 			return in.Close()
 		}
 		return nil

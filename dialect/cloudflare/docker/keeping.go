@@ -14,9 +14,6 @@ const workerdPrefix = "workerd-"
 // defaultKeep is how long sandboxes wait for their containers unless it is said.
 const defaultKeep = 7 * 24 * time.Hour
 
-// sweepEvery is how often sandboxes are looked at that wait for their containers.
-const sweepEvery = time.Hour
-
 // waits reports whether a container that is removed leaves its sandbox to the next one
 // of its name. workerd removes those that sleep, shortly after that, and what it wants
 // to end for good while it still runs. What has volumes begins with what is in them each
@@ -75,56 +72,4 @@ func (d *Dialect) leave(ctx context.Context, c *container) error {
 	}
 	d.disconnect(c.box.ID)
 	return nil
-}
-
-// sweep removes the sandboxes of containers that have ended long ago, over and over.
-func (d *Dialect) sweep() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for d.ctx.Err() == nil {
-		if err := d.sweepOnce(d.ctx, time.Now()); err != nil && d.ctx.Err() == nil {
-			d.log.Error("remove what nobody has come back to", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-d.ctx.Done():
-		}
-	}
-}
-
-func (d *Dialect) sweepOnce(ctx context.Context, now time.Time) error {
-	all, err := d.containers(ctx)
-	if err != nil {
-		return err
-	}
-	for _, c := range all {
-		if d.isOver(c, now) {
-			if err := d.removeOver(ctx, c.Name, now); err != nil {
-				return err
-			}
-		}
-	}
-	return d.sweepClones(ctx, now)
-}
-
-// isOver reports whether nobody has come back to a container for as long as it is kept.
-func (d *Dialect) isOver(c *container, now time.Time) bool {
-	return (c.Phase == exited || c.sleeps()) && c.box.State != sandbox.Running && !c.Ended.IsZero() && now.Sub(c.Ended) > d.keep
-}
-
-func (d *Dialect) removeOver(ctx context.Context, name string, now time.Time) error {
-	unlock, err := d.names.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	c, err := d.find(ctx, name)
-	if sandbox.KindOf(err) == sandbox.NotFound || err == nil && !d.isOver(c, now) {
-		return nil // somebody was quicker
-	}
-	if err != nil {
-		return err
-	}
-	d.log.Info("nobody has come back to a container", "container", c.Name, "sandbox", c.box.ID, "ended", c.Ended)
-	return d.destroy(ctx, c)
 }

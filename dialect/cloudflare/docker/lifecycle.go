@@ -112,6 +112,9 @@ func (d *Dialect) wait(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := d.own(r.Context(), name); err != nil {
+		return err
+	}
 	gone := r.URL.Query().Get("condition") == "removed"
 	code := -1
 	for {
@@ -152,7 +155,7 @@ func (d *Dialect) outcome(ctx context.Context, name string, gone bool) (code int
 	if err != nil {
 		return -1, false, err
 	}
-	if c.Phase == exited {
+	if c.Phase == exited && !d.isEnding(name) {
 		return c.Code, !gone, nil
 	}
 	return -1, false, nil
@@ -229,11 +232,13 @@ func codeOf(sig unix.Signal, alive bool) int {
 //
 // Connections into it are cut first: whoever hears of the end, and calls again, must not
 // do so on one that is about to be cut. Then the end goes on record: whoever sees the
-// sandbox stop must know why.
+// sandbox stop must know why. Who waits for the end hears of it last, and finds the
+// sandbox at rest.
 func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory bool) error {
 	// Whoever has sent the signal may leave; half of it must not be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTime)
 	defer cancel()
+	defer d.beginEnd(c.Name)()
 	d.unwatch(c.box.ID)
 	was := c.state
 	d.cutInside(c.box.ID)
@@ -255,6 +260,25 @@ func (d *Dialect) putAside(ctx context.Context, c *container, code int, memory b
 	return err
 }
 
+// beginEnd keeps a container's end from those who wait for it, until tell is called.
+func (d *Dialect) beginEnd(name string) (tell func()) {
+	d.mu.Lock()
+	d.ending[name] = true
+	d.mu.Unlock()
+	return func() {
+		d.mu.Lock()
+		delete(d.ending, name)
+		d.mu.Unlock()
+		d.news.post(name)
+	}
+}
+
+func (d *Dialect) isEnding(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ending[name]
+}
+
 // rest ends a container's sandbox for the time being.
 func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
 	d.cutInside(c.box.ID)
@@ -263,6 +287,9 @@ func (d *Dialect) rest(ctx context.Context, c *container, memory bool) error {
 		return nil // it sleeps already
 	}
 	if memory {
+		if err := d.unmount(ctx, c); err != nil {
+			return err
+		}
 		_, err := d.engine.Pause(ctx, id)
 		if sandbox.KindOf(err) != sandbox.Unsupported {
 			return err
@@ -362,7 +389,8 @@ func (d *Dialect) halted(ctx context.Context, name string, grace time.Duration) 
 	}
 }
 
-// remove ends a container and what there is of it.
+// remove ends a container and what there is of it. workerd gives names; who gives an id
+// has it from a list, and wants nothing to stay.
 func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 	name, err := d.named(r)
 	if err != nil {
@@ -373,7 +401,7 @@ func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer unlock()
-	force := isTrue(r.URL.Query().Get("force"))
+	force, forGood := isTrue(r.URL.Query().Get("force")), idPattern.MatchString(r.PathValue("name"))
 	if s := d.sidecar(name); s != nil {
 		if s.running() && !force {
 			return isRunning(name)
@@ -383,7 +411,7 @@ func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	c, err := d.find(r.Context(), name)
-	if err == nil && c.Gone && !c.Doubt {
+	if err == nil && c.Gone && !c.Doubt && !forGood {
 		err = noContainer(name)
 	}
 	if err != nil {
@@ -392,7 +420,7 @@ func (d *Dialect) remove(w http.ResponseWriter, r *http.Request) error {
 	if c.Phase == running && !force {
 		return isRunning(name)
 	}
-	if d.waits(c) && !c.Gone {
+	if d.waits(c) && !c.Gone && !forGood {
 		err = d.leave(r.Context(), c)
 	} else {
 		err = d.destroy(r.Context(), c)

@@ -35,8 +35,9 @@ func (d *Dialect) list(w http.ResponseWriter, r *http.Request) error {
 			rows = append(rows, one)
 		}
 	}
+	over := filters.session()
 	for _, c := range all {
-		if c.Gone {
+		if c.Gone && !over {
 			continue
 		}
 		add(row{ID: c.idOf(), Names: []string{"/" + c.Name}, Image: c.Image, State: string(c.Phase), Labels: c.Labels})
@@ -86,6 +87,12 @@ func filtersOf(r *http.Request) (filters, error) {
 		}
 	}
 	return f, nil
+}
+
+// session reports whether only what belongs to sessions is asked for: who does so ends
+// one, and what sleeps is of no use to anybody after it.
+func (f filters) session() bool {
+	return slices.ContainsFunc(f["label"], func(want string) bool { return strings.HasPrefix(want, sessionLabel+"=") })
 }
 
 func (f filters) match(c *row) bool {

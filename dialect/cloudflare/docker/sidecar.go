@@ -261,8 +261,14 @@ func routeOf(args []string) Route {
 	return r
 }
 
-// setRoute changes where the traffic goes, and writes it down with the container.
+// setRoute changes where the traffic goes, and writes it down with the container. Changes
+// come in turn: each says a part of what holds after it.
 func (s *sidecar) setRoute(ctx context.Context, b *egressBody) error {
+	turn, err := s.d.names.lock(ctx, s.name)
+	if err != nil {
+		return err
+	}
+	defer turn()
 	s.mu.Lock()
 	r := s.route
 	name := s.container

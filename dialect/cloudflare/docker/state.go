@@ -48,6 +48,7 @@ type state struct {
 	Gone    bool              `json:"gone,omitempty"`    // it was removed: its sandbox waits for the next of its name
 	Revived bool              `json:"revived,omitempty"` // it seems to run, and its sandbox has slept since before
 	Doubt   bool              `json:"doubt,omitempty"`   // it was removed while it seemed to run
+	Owner   *owner            `json:"owner,omitempty"`   // who has it run; nil if that is not known
 	Proxy   *proxy            `json:"proxy,omitempty"`   // its sidecar
 }
 

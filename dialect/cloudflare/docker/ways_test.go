@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -343,9 +344,9 @@ func TestSize(t *testing.T) {
 
 func TestImages(t *testing.T) {
 	got := docker.Images("ARG V=1\nARG B=cloudflare/sandbox-test:1\nFROM --platform=linux/amd64 docker.io/cloudflare/sandbox:0.12.10-python AS base\nFROM base\nCOPY --from=app:dev /a /b\n",
-		map[string]string{"A": "cloudflare/sandbox:2-python", "X": "y"})
+		map[string]string{"A": "cloudflare/sandbox:2-python", "O": "cloudflare/sandbox:3-opencode", "X": "y"})
 	for ref, want := range map[string]string{"docker.io/cloudflare/sandbox:0.12.10-python": "cloudflare-sandbox-python", "base": "", "app:dev": "",
-		"cloudflare/sandbox-test:1": "cloudflare-sandbox", "cloudflare/sandbox:2-python": "cloudflare-sandbox-python"} {
+		"cloudflare/sandbox-test:1": "cloudflare-sandbox", "cloudflare/sandbox:2-python": "cloudflare-sandbox-python", "cloudflare/sandbox:3-opencode": "cloudflare-sandbox-opencode"} {
 		n := got[ref]
 		if n == "" || want != "" && n != want || sandbox.CheckName(n) != nil {
 			t.Errorf("%s stands for %q", ref, n)
@@ -362,7 +363,7 @@ func TestImages(t *testing.T) {
 // TestStandalone has the vendor's program be copied into other images.
 func TestStandalone(t *testing.T) {
 	const rest = "FROM a AS b\nCOPY --from=b /container-server/sandbox.txt /x\nRUN COPY --from=b /container-server/sandbox /sandbox && x\n"
-	got := docker.Standalone("COPY --from=docker.io/cloudflare/sandbox:1 --chmod=755 /container-server/sandbox /sandbox\r\n" + rest)
+	got := docker.Standalone("COPY --from=docker.io/cloudflare/sandbox:1 --chmod=755 /container-server/sandbox-musl /sandbox\r\n" + rest)
 	if want := `RUN printf '%s\n' '#!/bin/sh' 'exec "$@"' > /sandbox && chmod 755 /sandbox` + "\n" + rest; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -411,4 +412,107 @@ func FuzzHosts(f *testing.F) {
 			t.Errorf("%q by %q: %v, want %v", s, pattern, served, want)
 		}
 	})
+}
+
+// TestEndIsToldLast has who waits for a container's end find its sandbox at rest.
+func TestEndIsToldLast(t *testing.T) {
+	k := newDocks(t, false)
+	k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	for range 5 {
+		ended, killed := k.wait(t, name+"/wait"), k.wait(t, name+"/kill?signal=SIGTERM")
+		if got := <-ended; got != `200 {"StatusCode":0}` {
+			t.Fatalf("wait: %s", got)
+		}
+		if s := k.box(t); s.State != sandbox.Paused {
+			t.Fatalf("it has ended, and its sandbox is %s", s.State)
+		}
+		if got := <-killed; !strings.HasPrefix(got, "204") {
+			t.Fatalf("kill: %s", got)
+		}
+		k.must(t, 204, "POST", "/containers/"+name+"/start", "")
+	}
+}
+
+// TestOwnImages has each variant of the vendor's image be made of what there is.
+func TestOwnImages(t *testing.T) {
+	have := map[string]sandbox.Template{sandbox.DefaultTemplate: {Name: sandbox.DefaultTemplate, Digest: "sha256:1"}}
+	find := func(_ context.Context, name string) (sandbox.Template, error) {
+		if got, ok := have[name]; ok {
+			return got, nil
+		}
+		return sandbox.Template{}, sandbox.Errorf("find", sandbox.NotFound, "no %s", name)
+	}
+	ask := func(name string) (sandbox.BuildRequest, string) {
+		t.Helper()
+		r, err := docker.OwnImage(t.Context(), name, find)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, s := range r.Steps {
+			if s.Run != nil {
+				said += strings.Join(s.Run.Argv, " ")
+			}
+		}
+		return r, said
+	}
+	if r, run := ask("cloudflare-sandbox"); r.From != "template:base" || run != "" || r.Steps[0].Env["PYTHON_POOL_MIN_SIZE"] != "0" {
+		t.Errorf("the plain one: %+v", r)
+	}
+	have[sandbox.CodeTemplate] = sandbox.Template{Name: sandbox.CodeTemplate, Digest: "sha256:2"}
+	if r, run := ask("cloudflare-sandbox-python"); r.From != "template:code-interpreter" || run != "" || r.Steps[0].Env["PYTHON_POOL_MIN_SIZE"] == "0" {
+		t.Errorf("the one with Python: %+v", r)
+	}
+	have[sandbox.BucketTemplate] = sandbox.Template{Name: sandbox.BucketTemplate, Digest: "sha256:3", Source: "distribution:bookworm+s3fs"}
+	if r, _ := ask("cloudflare-sandbox"); r.From != "template:code-interpreter" {
+		t.Errorf("code counts more than mounts: %+v", r)
+	}
+	have[sandbox.BucketTemplate] = sandbox.Template{Name: sandbox.BucketTemplate, Digest: "sha256:3", Source: "distribution:bookworm+code+s3fs"}
+	if r, run := ask("cloudflare-sandbox"); r.From != "template:bucket-mounts" || run != "" {
+		t.Errorf("the one with both: %+v", r)
+	}
+	delete(have, sandbox.BucketTemplate)
+	if r, run := ask("cloudflare-sandbox-opencode"); r.From != "template:code-interpreter" || !strings.Contains(run, "opencode --version") || r.Steps[0].Env["BERTH_MADE_OF"] != "sha256:2" {
+		t.Errorf("the one with OpenCode: %+v", r)
+	}
+	clear(have)
+	if r, _ := ask("cloudflare-sandbox"); r.From != "template:base" {
+		t.Errorf("of nothing: %+v", r)
+	}
+}
+
+// TestRoutesInTurn has many say at once where a container's traffic goes, each a part.
+func TestRoutesInTurn(t *testing.T) {
+	k := newDocks(t, false)
+	port := k.sidecar(t, name)
+	k.create(t, name, vendorRef)
+	for _, hosts := range []string{`["one.example"]`, `["two.example"]`} {
+		var all sync.WaitGroup
+		for _, body := range []string{`{"dns":{"allowHostnames":` + hosts + `}}`, `{"internet":{"enabled":false}}`, `{"port":4711}`, `{"internet":{"enabled":false}}`} {
+			all.Go(func() {
+				r, err := http.NewRequestWithContext(t.Context(), "PUT", "http://127.0.0.1:"+port+"/egress", strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				if resp.StatusCode != 204 {
+					t.Errorf("%s: %d", body, resp.StatusCode)
+				}
+			})
+		}
+		all.Wait()
+		if kept := k.box(t).Metadata["cloudflare.container"]; !strings.Contains(kept, `"hosts":`+hosts) || !strings.Contains(kept, `"port":4711`) || !strings.Contains(kept, `"internet":false`) {
+			t.Errorf("what is kept is %s", kept)
+		}
+	}
+	if known, served := k.egress.Name(k.box(t).ID, "two.example"); !known || !served {
+		t.Errorf("the name is known: %v, served: %v", known, served)
+	}
 }

@@ -33,8 +33,10 @@ type hostConfig struct {
 	Binds           []string
 	Privileged      bool
 	CapAdd          []string
-	Devices         []json.RawMessage
+	Devices         []hostDevice
 }
+
+type hostDevice struct{ PathOnHost string }
 
 type mount struct {
 	Type, Source, Target string
