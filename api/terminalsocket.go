@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/sandbox"
 	"github.com/berth-dev/berth/sandbox/wire"
+	"github.com/berth-dev/berth/tunnel"
 )
 
 const (
@@ -94,7 +95,7 @@ func (j *junction) run(ctx context.Context, cancel context.CancelCauseFunc, firs
 	defer cancel(nil)
 	all.Go(func() { cancel(j.listen(ctx)) })
 	all.Go(func() {
-		if err := j.a.engine.TerminalInput(ctx, j.id, j.terminal, &typedReader{ctx: ctx, parts: j.typed}); sandbox.KindOf(err) != sandbox.Conflict {
+		if err := j.a.engine.TerminalInput(ctx, j.id, j.terminal, tunnel.Messages(ctx, j.typed)); sandbox.KindOf(err) != sandbox.Conflict {
 			cancel(err) // Conflict: it has ended, and its exit is coming
 		}
 	})
@@ -273,24 +274,4 @@ func (j *junction) obey(ctx context.Context, message io.Reader) error {
 	}
 	return &sandbox.Error{Op: "read message", Kind: sandbox.Invalid, Err: err,
 		Hint: `a text message is {"resize":{"cols":80,"rows":24}} or {"signal":"SIGINT"}; what is typed goes in binary ones`}
-}
-
-// typedReader reads the parts that wait to be typed.
-type typedReader struct {
-	ctx   context.Context
-	parts <-chan []byte
-	rest  []byte
-}
-
-func (t *typedReader) Read(p []byte) (int, error) {
-	if len(t.rest) == 0 {
-		select {
-		case t.rest = <-t.parts:
-		case <-t.ctx.Done():
-			return 0, io.EOF
-		}
-	}
-	n := copy(p, t.rest)
-	t.rest = t.rest[n:]
-	return n, nil
 }

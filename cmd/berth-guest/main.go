@@ -17,8 +17,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/berth-dev/berth/guest"
+	"github.com/berth-dev/berth/guest/fusemount"
 	"github.com/berth-dev/berth/guestapi"
 )
 
@@ -29,6 +31,9 @@ var version = "dev"
 const exitBoot = 70
 
 func main() {
+	if fusemount.IsProgram(os.Args[0]) { // links to this program have such names
+		os.Exit(fusemount.Program(os.Args, os.Getenv, os.Stdout, os.Stderr))
+	}
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
 		fmt.Printf("berth-guest %s protocol %d\n", version, guestapi.Protocol)
 		return
@@ -39,7 +44,7 @@ func main() {
 	}
 }
 
-// run serves until its listener fails; as PID 1 that is never.
+// run serves until its life is over, or its listener fails; as PID 1 that is never.
 func run(ctx context.Context, in *os.File) error {
 	// Memory goes back to the host early: most of a guest's life is idle.
 	debug.SetGCPercent(50)
@@ -68,9 +73,14 @@ func run(ctx context.Context, in *os.File) error {
 	if err != nil {
 		return err
 	}
+	if boot.LifeSeconds > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, time.Duration(boot.LifeSeconds)*time.Second)
+		defer end()
+	}
 	// What comes in from now on waits for Serve.
 	fmt.Println(guestapi.Ready, boot.SandboxID)
-	c := guest.Config{SandboxID: boot.SandboxID, Version: version, Peer: boot.Peer, Init: os.Getpid() == 1, Rename: rename}
+	c := guest.Config{SandboxID: boot.SandboxID, Version: version, Peer: boot.Peer, Init: os.Getpid() == 1, Rename: rename, FuseMounts: int(boot.FuseMounts)}
 	copy(c.Secret[:], boot.Secret)
 	return guest.New(c).Serve(ctx, l)
 }
@@ -95,6 +105,10 @@ func readBoot(r io.Reader) (guestapi.Boot, error) {
 		err = fmt.Errorf("peer %q is not an address", b.Peer)
 	case b.Listen == "":
 		err = errors.New("no address to listen on")
+	case b.FuseMounts < 0 || b.FuseMounts > guestapi.MaxFuseMounts:
+		err = fmt.Errorf("%d FUSE mounts", b.FuseMounts)
+	case b.LifeSeconds < 0 || b.LifeSeconds > guestapi.MaxLifeSeconds:
+		err = fmt.Errorf("a life of %d seconds", b.LifeSeconds)
 	}
 	if err != nil {
 		return b, fmt.Errorf("read boot document: %w", err)

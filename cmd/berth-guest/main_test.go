@@ -111,22 +111,8 @@ func boot(t *testing.T) (*guestclient.Client, *exec.Cmd) {
 	l.Close()
 	var secret guestapi.Secret
 	rand.Read(secret[:])
-	doc, err := json.Marshal(guestapi.Boot{SandboxID: "abcdefghijklmnopqrst", Secret: secret[:],
+	cmd := launch(t, guestapi.Boot{SandboxID: "abcdefghijklmnopqrst", Secret: secret[:],
 		Listen: l.Addr().String(), Peer: "127.0.0.1", Hostname: "berth-test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("/proc/self/exe", t.TempDir())
-	cmd.Env = []string{stageVariable + "=" + stageRoot}
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(doc), os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
 	c := guestclient.New(func(ctx context.Context) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
 		if err == nil {
@@ -149,6 +135,27 @@ func boot(t *testing.T) (*guestclient.Client, *exec.Cmd) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// launch starts a guest as PID 1 of a small system.
+func launch(t *testing.T, b guestapi.Boot) *exec.Cmd {
+	t.Helper()
+	doc, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", t.TempDir())
+	cmd.Env = []string{stageVariable + "=" + stageRoot}
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(doc), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
 }
 
 // do runs a command and returns its standard output and exit.
@@ -314,6 +321,8 @@ func TestBootDocument(t *testing.T) {
 		"short secret": func(b *guestapi.Boot) { b.Secret = b.Secret[:31] },
 		"no peer":      func(b *guestapi.Boot) { b.Peer = "" },
 		"no listener":  func(b *guestapi.Boot) { b.Listen = "" },
+		"no life":      func(b *guestapi.Boot) { b.LifeSeconds = -1 },
+		"a long life":  func(b *guestapi.Boot) { b.LifeSeconds = guestapi.MaxLifeSeconds + 1 },
 	} {
 		b := good
 		spoil(&b)
@@ -351,6 +360,18 @@ func FuzzBootDocument(f *testing.F) {
 			t.Errorf("took %q", doc)
 		}
 	})
+}
+
+// TestALifeEnds: who is to live for so long ends by itself.
+func TestALifeEnds(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: making a PID namespace needs root; nothing of PID 1 is tested")
+	}
+	cmd := launch(t, guestapi.Boot{SandboxID: "abcdefghijklmnopqrst", Secret: make([]byte, guestapi.SecretLen),
+		Listen: "127.0.0.1:0", Peer: "127.0.0.1", Hostname: "berth-test", LifeSeconds: 1})
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
 }
 
 // TestABootThatFails ends with one line and the code that says so.

@@ -63,24 +63,14 @@ func (p *program) auditCommand() *cobra.Command {
 
 func (p *program) listAudit(ctx context.Context, c *client.Client, q sandbox.AuditQuery) error {
 	q.Limit = sandbox.MaxPage
-	for {
+	return listLog(q.After, q.Limit, p.printAudit, func(after string) ([]sandbox.AuditEntry, string, error) {
+		q.After = after
 		page, err := c.Audit(ctx, q)
-		if err != nil {
-			return err
-		}
 		if page.Missed {
 			fmt.Fprintln(p.err, "note: entries after the cursor were removed, by age or size")
 		}
-		for _, e := range page.Entries {
-			if err := p.printAudit(e); err != nil {
-				return err
-			}
-		}
-		if len(page.Entries) < q.Limit {
-			return nil
-		}
-		q.After = page.Next
-	}
+		return page.Entries, page.Next, err
+	})
 }
 
 func (p *program) followAudit(ctx context.Context, c *client.Client, q sandbox.AuditQuery) error {

@@ -51,6 +51,9 @@ func (f *serveFlags) configure(cmd *cobra.Command) error {
 	}
 	f.archive.configure(cmd, c.Snapshots)
 	f.docker.configure(cmd.Flags().Changed("docker-socket"), c.Containers)
+	if n := c.Limits.Engines; n != nil && !cmd.Flags().Changed("engines") {
+		f.engines = *n
+	}
 	if c.Drain.Duration != 0 && !cmd.Flags().Changed("drain") {
 		f.drain = c.Drain.Duration
 	}

@@ -17,6 +17,7 @@ type createFlags struct {
 	env, metadata     []string
 	volumes           []string
 	policy, profile   string
+	fuse              int64
 	policyFlags
 }
 
@@ -41,6 +42,7 @@ func (p *program) createCommand() *cobra.Command {
 	flags.StringVar(&f.cpu, "cpu", "", "cores, such as 0.5 or 2 (default 1)")
 	flags.StringVarP(&f.memory, "memory", "m", "", "memory, such as 512MiB (default 2GiB)")
 	flags.StringVar(&f.disk, "disk", "", "what it may write, such as 20GiB (default 8GiB)")
+	flags.Int64Var(&f.fuse, "fuse-mounts", 0, "FUSE file systems that programs in it may have mounted at once, at most 16")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable NAME=VALUE of every process")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "KEY=VALUE kept with the sandbox, for ls")
 	flags.StringArrayVar(&f.volumes, "volume", nil, "NAME:PATH of a volume to mount, NAME:PATH:ro to read alone; may be given again")
@@ -110,6 +112,7 @@ func (f *createFlags) request() (sandbox.CreateRequest, error) {
 	if r.Limits.DiskBytes, err = parseSize(f.disk); err != nil {
 		return r, err
 	}
+	r.Limits.FuseMounts = f.fuse
 	if r.Env, err = parseEnv(f.env); err != nil {
 		return r, err
 	}

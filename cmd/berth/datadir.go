@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +32,9 @@ type dataDirectory struct {
 }
 
 // openDataDirectory makes the directory if it is missing (mode 0700) and takes
-// its lock. Another live server on it is a Conflict that names its pid.
-func openDataDirectory(path string) (*dataDirectory, error) {
+// its lock. Another live server on it is a Conflict that names its pid; a killed
+// one's lock is waited for.
+func openDataDirectory(ctx context.Context, path string) (*dataDirectory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, &sandbox.Error{Op: "open data directory", Kind: sandbox.Invalid, Err: err}
@@ -45,25 +49,38 @@ func openDataDirectory(path string) (*dataDirectory, error) {
 	if err != nil {
 		return nil, dataError(path, err)
 	}
-	if err := takeLock(lock); err != nil {
+	if err := takeLock(ctx, lock); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return &dataDirectory{path: path, lock: lock}, nil
 }
 
-// takeLock locks f without waiting and writes this process's id into it.
-func takeLock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		b := make([]byte, 20)
-		n, _ := f.ReadAt(b, 0)
-		return &sandbox.Error{Op: "lock data directory", Kind: sandbox.Conflict,
-			Err:  fmt.Errorf("%s is in use by process %s", filepath.Dir(f.Name()), holder(string(b[:n]))),
-			Hint: "stop that server, or give this one another directory with --data"}
-	}
-	if err != nil {
-		return dataError(f.Name(), err)
+// lockWait is how long the lock of a server that has ended may stay taken.
+const lockWait = 10 * time.Second
+
+// takeLock locks f and writes this process's id into it. It does not wait for a
+// server that lives. One that was killed while it started a program leaves the lock
+// with that child until the child has become the program: that is waited for.
+func takeLock(ctx context.Context, f *os.File) error {
+	waited, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return dataError(f.Name(), err)
+		}
+		pid := holder(f)
+		if !gone(pid) || waited.Err() != nil {
+			return errors.Join(inUse(f, pid), ctx.Err())
+		}
+		select {
+		case <-waited.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	if err := f.Truncate(0); err != nil {
 		return dataError(f.Name(), err)
@@ -74,11 +91,31 @@ func takeLock(f *os.File) error {
 	return nil
 }
 
-func holder(s string) string {
-	if s = strings.TrimSpace(s); s != "" {
-		return s
+// holder returns the process id that the lock's holder wrote into it, or 0 if it
+// has not yet.
+func holder(f *os.File) int {
+	b := make([]byte, 20)
+	n, _ := f.ReadAt(b, 0) // what cannot be read is a holder without a name
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil || pid < 0 {
+		return 0
 	}
-	return "(starting)"
+	return pid
+}
+
+// gone reports whether there is no process pid any more.
+func gone(pid int) bool {
+	return pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+func inUse(f *os.File, pid int) error {
+	by := "a server that starts"
+	if pid > 0 {
+		by = fmt.Sprintf("process %d", pid)
+	}
+	return &sandbox.Error{Op: "lock data directory", Kind: sandbox.Conflict,
+		Err:  fmt.Errorf("%s is in use by %s", filepath.Dir(f.Name()), by),
+		Hint: "stop that server, or give this one another directory with --data"}
 }
 
 // Close lets go of the directory.

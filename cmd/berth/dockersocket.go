@@ -49,7 +49,7 @@ func (h *house) openContainers(ctx context.Context, f *serveFlags, g *ground, c 
 		return nil
 	}
 	c.Egress, c.Type, c.Logger = g.egress, f.config.Containers.Type, log
-	c.Forget, c.Keep = f.config.Containers.Forget, f.config.Containers.Keep.Duration
+	c.Forget, c.Keep, c.Orphan = f.config.Containers.Forget, f.config.Containers.Keep.Duration, f.config.Containers.Orphan.Duration
 	d := docker.New(c)
 	h.parts = append(h.parts, part{"containers", d.Close})
 	if err := d.Open(ctx); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-dev/berth/sandbox"
 )
 
-// embedded holds the guest program and the engine when this binary was made by
+// embedded holds the guest program, the engine and the gateway of MCP servers when this binary was made by
 // "make build".
 //
 //go:embed all:embedded
@@ -45,4 +45,16 @@ func engineProgram() (fs.File, error) {
 			Hint: "build with: make build"}
 	}
 	return f, err
+}
+
+// mcpProgram returns the bytes of berth-mcp, or Unsupported when this binary was built
+// without it.
+func mcpProgram() ([]byte, error) {
+	b, err := embedded.ReadFile("embedded/berth-mcp")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &sandbox.Error{Op: "load the MCP gateway", Kind: sandbox.Unsupported,
+			Err:  errors.New("this binary was built without the gateway of MCP servers"),
+			Hint: "build with: make build"}
+	}
+	return b, err
 }

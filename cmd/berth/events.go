@@ -52,21 +52,11 @@ func (p *program) eventsCommand() *cobra.Command {
 
 func (p *program) listEvents(ctx context.Context, c *client.Client, q sandbox.ChangeQuery) error {
 	q.Limit = sandbox.MaxPage
-	for {
+	return listLog(q.After, q.Limit, p.printEvent, func(after string) ([]sandbox.Change, string, error) {
+		q.After = after
 		page, err := c.Changes(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, e := range page.Events {
-			if err := p.printEvent(e); err != nil {
-				return err
-			}
-		}
-		if len(page.Events) < q.Limit {
-			return nil
-		}
-		q.After = page.Next
-	}
+		return page.Events, page.Next, err
+	})
 }
 
 func (p *program) followEvents(ctx context.Context, c *client.Client, q sandbox.ChangeQuery) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/berth-dev/berth/config"
 	"github.com/berth-dev/berth/engine"
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -14,21 +15,35 @@ const defaultWarm = 4
 // shellsEach is how many engines may wait for each of --warm.
 const shellsEach = 3
 
-// poolOf is how many sandboxes a server keeps ready. They leave an eighth of the
-// host's memory alone.
+// checkEngines refuses a number of engines that cannot wait.
+func checkEngines(n int) error {
+	if n < -1 || n > config.MaxEngines {
+		return usage(fmt.Sprintf("give --engines -1 to %d", config.MaxEngines), "%d engines cannot wait", n)
+	}
+	return nil
+}
+
+// poolOf is how many sandboxes a server keeps ready.
 func poolOf(f *serveFlags) engine.PoolConfig {
 	if f.warm <= 0 || f.driver == "fake" {
 		return engine.PoolConfig{}
 	}
-	total, _, err := hostMemory()
-	c := engine.PoolConfig{Floor: min(2, f.warm), Ceiling: f.warm, Reserve: total / 8}
-	if err == nil {
-		c.Available = func() (int64, error) {
-			_, available, err := hostMemory()
-			return available, err
-		}
-	}
+	c := engine.PoolConfig{Floor: min(2, f.warm), Ceiling: f.warm}
+	c.Available, c.Reserve = spareMemory()
 	return c
+}
+
+// spareMemory tells what the host can still give, and what of that is left alone: an
+// eighth of all. Where that cannot be known there is always enough.
+func spareMemory() (available func() (int64, error), reserve int64) {
+	total, _, err := hostMemory()
+	if err != nil {
+		return nil, 0
+	}
+	return func() (int64, error) {
+		_, available, err := hostMemory()
+		return available, err
+	}, total / 8
 }
 
 // hostMemory is what the host has and what it can still give, in bytes.

@@ -60,7 +60,7 @@ func (p *program) report(err error) int {
 		code, err = exit.code, exit.err
 	}
 	if !p.parsed && sandbox.KindOf(err) == sandbox.Internal { // the flag parser's own
-		err = usage(`see "berth --help"`, "%w", err)
+		err = usage(fmt.Sprintf("see %q", p.verb+" --help"), "%w", err)
 	}
 	if errors.Is(err, context.Canceled) && code == 0 {
 		code = exitInterrupted

@@ -24,7 +24,8 @@ type program struct {
 
 	json bool // whole objects on standard output, errors as objects too
 
-	parsed bool // the command line was understood: a verb has begun
+	parsed bool   // the command line was understood: a verb has begun
+	verb   string // as far as it was understood: "berth exec"
 }
 
 // ownSignals marks a verb that treats interrupts itself. For all others an
@@ -39,7 +40,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	p.verb = cmd.CommandPath()
 	return p.report(err)
 }
 

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/refusal"
 	"github.com/berth-dev/berth/sandbox"
+	"github.com/berth-dev/berth/timerslack"
 )
 
 const defaultListen = "127.0.0.1:7070"
@@ -35,6 +38,7 @@ type serveFlags struct {
 	archive                      archiveFlags
 	docker                       dockerFlags
 	warm                         int
+	engines                      int // negative: as many as suit warm
 
 	configPath  string
 	checkConfig bool
@@ -63,7 +67,11 @@ func (p *program) serveCommand() *cobra.Command {
 			return p.serve(cmd.Context(), &f)
 		},
 	}
-	flags := cmd.Flags()
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *serveFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.data, "data", dataDir(), "directory that holds everything (BERTH_DATA)")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 picks a free one")
 	flags.StringVar(&f.domain, "domain", "berth.localhost", "domain of the server and its sandboxes")
@@ -72,6 +80,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.DurationVar(&f.drain, "drain", 20*time.Second, "how long requests may go on after a signal to stop")
 	flags.IntVar(&f.warm, "warm", defaultWarm, "sandboxes that run ahead of their creates, of each kind at most; 0 for none")
+	flags.IntVar(&f.engines, "engines", -1, "engines that wait ahead of forks, wakes and creates, at most; 0 for none, -1 for 3 for each of --warm")
 	f.egress.register(flags)
 	f.ingress.register(flags)
 	f.credentials.register(flags)
@@ -79,7 +88,6 @@ func (p *program) serveCommand() *cobra.Command {
 	f.docker.register(flags)
 	f.addConfigFlags(flags)
 	flags.MarkHidden("driver")
-	return cmd
 }
 
 // serve runs one server to its end. What is opened is closed in reverse.
@@ -88,17 +96,19 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := checkClass(f.driver); err != nil {
+	if err := errors.Join(checkClass(f.driver), checkEngines(f.engines)); err != nil {
 		return err
 	}
-	if err := keepDescriptors(); err != nil {
+	if err := errors.Join(keepDescriptors(), timerslack.Watcher(os.Getpid())); err != nil {
 		return err
 	}
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(stop)
 
-	data, err := openDataDirectory(f.data)
+	opening, release := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer release()
+	data, err := openDataDirectory(opening, f.data)
 	if err != nil {
 		return err
 	}
@@ -113,8 +123,6 @@ func (p *program) serve(ctx context.Context, f *serveFlags) (err error) {
 	}
 	defer listener.Close()
 
-	opening, release := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer release()
 	in, err := openIngress(opening, f, data.path, listener.Addr(), log)
 	if err != nil {
 		return err
@@ -179,7 +187,7 @@ func newServer(h http.Handler, base context.Context, log *slog.Logger) *http.Ser
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           h,
+		Handler:           refusal.Heard(h),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: 10 * time.Second,

@@ -19,6 +19,25 @@ type logEntries[T any] interface {
 	Close() error
 }
 
+// listLog prints a log from a cursor on, until a page of it is not full.
+func listLog[T any](after string, full int, show func(T) error, page func(after string) ([]T, string, error)) error {
+	for {
+		entries, next, err := page(after)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := show(e); err != nil {
+				return err
+			}
+		}
+		if len(entries) < full {
+			return nil
+		}
+		after = next
+	}
+}
+
 // followLog prints a log's entries, and takes the stream up again behind the last one
 // when it breaks. One that broke before its first entry is not begun again.
 func followLog[T any](ctx context.Context, after string, begin func(after string) (logEntries[T], error), show func(T) (cursor string, err error)) error {

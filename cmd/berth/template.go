@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,29 @@ const defaultSource = "distribution:bookworm"
 
 // codeSource is what the template of interpreters for code is built from.
 const codeSource = "distribution:bookworm+code"
+
+// bucketSource is what the template that can mount buckets is built from.
+const bucketSource = "distribution:bookworm+s3fs"
+
+// mcpSource is what the template with the gateway of MCP servers is built from.
+const mcpSource = "distribution:bookworm+mcp"
+
+// usualSource is what a template of a name is built from when nobody says it.
+func usualSource(ctx context.Context, c *client.Client, name, otherwise string) (string, error) {
+	switch name {
+	case sandbox.CodeTemplate:
+		return codeSource, nil
+	case sandbox.MCPTemplate:
+		return mcpSource, nil
+	case sandbox.BucketTemplate: // with what there is for code, so that one image has both
+		_, err := c.Template(ctx, sandbox.CodeTemplate)
+		if sandbox.KindOf(err) == sandbox.NotFound {
+			return bucketSource, nil
+		}
+		return codeSource + strings.TrimPrefix(bucketSource, defaultSource), err
+	}
+	return otherwise, nil
+}
 
 func (p *program) templateCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,6 +64,8 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			"Sources, read by the server:\n" +
 			"  distribution:bookworm    the distribution's packages, with what agents need\n" +
 			"  distribution:bookworm+code  the same with interpreters for code; what " + sandbox.CodeTemplate + " is built from\n" +
+			"  distribution:bookworm+s3fs  with the program that mounts buckets, and +code+s3fs with both; what " + sandbox.BucketTemplate + " is built from\n" +
+			"  distribution:bookworm+mcp  with a gateway of MCP servers; what " + sandbox.MCPTemplate + " is built from\n" +
 			"  oci:REFERENCE            an image of a registry\n" +
 			"  oci-archive:PATH         an OCI archive or layout\n" +
 			"  docker-archive:PATH      what \"docker save\" wrote\n" +
@@ -56,12 +82,14 @@ func (p *program) templateBuildCommand() *cobra.Command {
 			if err := sandbox.CheckName(request.Name); err != nil {
 				return err
 			}
-			if request.Name == sandbox.CodeTemplate && !cmd.Flags().Changed("from") {
-				request.From = codeSource
-			}
 			c, err := p.connect()
 			if err != nil {
 				return err
+			}
+			if !cmd.Flags().Changed("from") {
+				if request.From, err = usualSource(cmd.Context(), c, request.Name, request.From); err != nil {
+					return err
+				}
 			}
 			if request.Policy, err = p.egressPolicy(policy, ""); err != nil {
 				return err

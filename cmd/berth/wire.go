@@ -148,7 +148,7 @@ func (h *house) openOutward(ctx context.Context, f *serveFlags, data string, g *
 
 // openStores opens what is kept of templates, snapshots, accounts and use.
 func (h *house) openStores(ctx context.Context, f *serveFlags, data string, g *ground, log *slog.Logger) (err error) {
-	if g.templates, err = image.Open(filepath.Join(data, templatesDir), image.Options{}); err != nil {
+	if g.templates, err = image.Open(filepath.Join(data, templatesDir), image.Options{MCPGateway: mcpProgram}); err != nil {
 		return err
 	}
 	if g.contexts, err = blobdisk.Open(filepath.Join(data, contextsDir)); err != nil {
@@ -158,9 +158,12 @@ func (h *house) openStores(ctx context.Context, f *serveFlags, data string, g *g
 		return err
 	}
 	h.parts = append(h.parts, part{"volumes", g.volumes.Close})
-	if g.archive, err = f.archive.open(ctx, data); err != nil {
+	archive, err := f.archive.open(ctx, data)
+	if err != nil {
 		return err
 	}
+	g.archive = archive
+	h.parts = append(h.parts, part{"archive", archive.Close})
 	g.book = account.New(account.Config{Records: g.records, Logger: log, Terms: termsOf(&f.config)})
 	if g.sums, err = meter.Open(ctx, meter.Config{Records: g.records, Prices: pricesOf(&f.config)}); err != nil {
 		return err
@@ -291,8 +294,12 @@ func checkClass(class string) error {
 // shellsOf is how many engines wait for forks, wakes and creates. One costs some
 // 12 MiB.
 func shellsOf(f *serveFlags, log *slog.Logger) gvisor.Shells {
-	pool := poolOf(f)
-	return gvisor.Shells{Most: shellsEach * pool.Ceiling, Available: pool.Available, Reserve: pool.Reserve, Logger: log}
+	c := gvisor.Shells{Most: f.engines, Logger: log}
+	if f.engines < 0 {
+		c.Most = shellsEach * max(0, f.warm)
+	}
+	c.Available, c.Reserve = spareMemory()
+	return c
 }
 
 // openDriver makes the driver of a class that checkClass has let pass.
@@ -303,19 +310,9 @@ func openDriver(class, dir string, gateway *netgw.Gateway, store int64, shells g
 	return gvisor.New(gvisor.Config{Dir: dir, Guest: guestProgram, Engine: engineProgram, Gateway: gateway, Store: store, Shells: shells})
 }
 
-// probeGVisor starts a tiny sandbox in a directory of its own, and removes it.
-func probeGVisor(ctx context.Context) (found driver.Capabilities, err error) {
-	dir, err := os.MkdirTemp("", "berth-doctor-")
-	if err != nil {
-		return found, &sandbox.Error{Op: "probe", Kind: sandbox.Internal, Err: err}
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := openDriver("gvisor", dir, nil, 0, gvisor.Shells{})
-	if err != nil {
-		return found, err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Probe(ctx)
+// openProbe makes a driver to try sandboxes with, in a folder of its own.
+func openProbe(dir string) (driver.Driver, error) {
+	return openDriver("gvisor", dir, nil, 0, gvisor.Shells{})
 }
 
 // bootID names this boot of the host, or is "" where the kernel does not tell.
