@@ -132,6 +132,15 @@ func (s *server) cost(ctx context.Context, id string, before float64) (c cost, e
 	return c, err
 }
 
+// usedWith is the processor time of a sandbox and of the server so far.
+func (s *server) usedWith(id string) (c cost, err error) {
+	if c.sandbox, err = usedBy(id); err != nil {
+		return c, err
+	}
+	c.server, err = s.used()
+	return c, err
+}
+
 // used is the server's processor time so far, ended threads included.
 func (s *server) used() (ms float64, err error) {
 	const sched = 2 // CPUCLOCK_SCHED: clock_getcpuclockid(3) makes the clock's number of it

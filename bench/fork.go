@@ -154,19 +154,33 @@ func forkFirst(ctx context.Context, s *server, id string, n int) (first, paused 
 	return first, made.Pause, err
 }
 
-// forkTen forks a sandbox that holds something into ten at once.
-func forkTen(ctx context.Context, s *server, id string) ([]row, error) {
-	var last []float64
-	for range 3 {
-		took, _, err := forkFirst(ctx, s, id, 10)
-		if err != nil {
-			return nil, err
+// forkTen forks a sandbox that holds something into ten at once: after a rest, in which
+// the engines that were used are started anew, and without.
+func forkTen(ctx context.Context, s *server, id string) (rows []row, err error) {
+	for _, c := range []struct {
+		name string
+		rest time.Duration
+		aim  string
+	}{
+		{"10 forks at once, 200 MB: the last one's first command", 60 * pace, "≤ 600 ms"},
+		{"  the same, one such fork right after the other", 0, ""},
+	} {
+		var last []float64
+		for range 3 {
+			if err := wait(ctx, c.rest); err != nil {
+				return nil, err
+			}
+			took, _, err := forkFirst(ctx, s, id, 10)
+			if err != nil {
+				return nil, err
+			}
+			last = append(last, ms(took))
 		}
-		last = append(last, ms(took))
+		r := median(c.name, "ms", last)
+		r.Target = c.aim
+		rows = append(rows, r)
 	}
-	r := median("10 forks at once, 200 MB: the last one's first command", "ms", last)
-	r.Target = "≤ 600 ms"
-	return []row{r}, nil
+	return rows, nil
 }
 
 // onHost measures fork(2) of a process of that size, which copies no disk, no

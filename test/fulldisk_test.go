@@ -13,19 +13,20 @@ import (
 	"github.com/berth-dev/berth/test/rig"
 )
 
-// TestAFullDataDisk puts a server on a disk that is really small, and fills it.
-func TestAFullDataDisk(t *testing.T) {
+// startOnSmallDisk starts a server on a disk of its own, which is low while less than 16 MiB of it
+// are free. The templates lie elsewhere.
+func startOnSmallDisk(t *testing.T, size string, flags ...string) *rig.Server {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED LOUDLY: mounting a small disk needs root")
 	}
-	const megabyte = 1 << 20
 	dir := t.TempDir()
 	data, templates, config := filepath.Join(dir, "data"), filepath.Join(dir, "templates"), filepath.Join(dir, "config.toml")
 	rig.Templates(t, templates)
 	for _, err := range []error{
 		os.WriteFile(config, []byte("[room]\nfree = \"16MiB\"\npercent = 0\n"), 0o600),
 		os.Mkdir(data, 0o700),
-		unix.Mount("tmpfs", data, "tmpfs", 0, "size=64m,mode=0700"),
+		unix.Mount("tmpfs", data, "tmpfs", 0, "mode=0700,"+size),
 		os.Symlink(templates, filepath.Join(data, "templates")),
 	} {
 		if err != nil {
@@ -33,7 +34,14 @@ func TestAFullDataDisk(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { unix.Unmount(data, unix.MNT_DETACH) })
-	s := rig.StartIn(t, data, "--driver", "fake", "--config", config)
+	return rig.StartIn(t, data, append([]string{"--config", config}, flags...)...)
+}
+
+// TestAFullDataDisk puts a server on a disk that is really small, and fills it.
+func TestAFullDataDisk(t *testing.T) {
+	const megabyte = 1 << 20
+	s := startOnSmallDisk(t, "size=64m", "--driver", "fake")
+	data := s.Data
 	first, err := s.Create(t.Context(), sandbox.CreateRequest{Name: "first"})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // instance is one transcript's server.
@@ -29,6 +31,9 @@ func (i *instance) start(more ...string) error {
 		return err
 	}
 	defer log.Close()
+	if more, err = rig.WithRoom(i.log+".toml", more); err != nil {
+		return err
+	}
 	args := append([]string{"serve", "--driver", i.suite.driver, "--data", i.data, "--listen", "127.0.0.1:0", "--log-level", "debug"}, more...)
 	cmd := exec.Command(i.suite.berth, args...)
 	cmd.Stderr = log

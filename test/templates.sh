@@ -12,7 +12,8 @@ BERTH_DATA=$(realpath -- "$2")
 scratch=$(mktemp -d)
 trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
 
-"$berth" serve --json --data "$BERTH_DATA" --listen 127.0.0.1:0 --warm 0 >"$scratch/ready" 2>"$scratch/log" &
+printf '[room]\nfree = "256MiB"\npercent = 0\n' >"$scratch/config.toml" # what else the disk holds decides nothing
+"$berth" serve --json --config "$scratch/config.toml" --data "$BERTH_DATA" --listen 127.0.0.1:0 --warm 0 >"$scratch/ready" 2>"$scratch/log" &
 server=$!
 for _ in $(seq 300); do
   [[ -s $scratch/ready ]] && break
@@ -25,3 +26,4 @@ export BERTH_URL BERTH_API_KEY
 build() { "$berth" template build "$@" 2>"$scratch/build" || { cat "$scratch/build" >&2; exit 1; }; }
 build base
 build code-interpreter
+build mcp-gateway

@@ -103,7 +103,9 @@ func (s *suite) setup(env *testscript.Env) error {
 	return nil
 }
 
-// command is "server start", "server stop" and "server kill".
+// command is "server start", "server stop" and "server kill". Nothing runs ahead of the
+// creates, for most never need it and would wait for it: a transcript that is about that,
+// or that is to go as it does for users, starts its server with --warm.
 func (s *suite) command(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server start|stop|kill")
@@ -112,7 +114,7 @@ func (s *suite) command(ts *testscript.TestScript, neg bool, args []string) {
 	var err error
 	switch args[0] {
 	case "start":
-		if err = i.start(args[1:]...); err == nil {
+		if err = i.start(append([]string{"--warm", "0"}, args[1:]...)...); err == nil {
 			ts.Setenv("BERTH_URL", i.url)
 		}
 	case "stop":

@@ -3,17 +3,9 @@
 package credentials
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -25,8 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/miekg/dns"
-	"github.com/vishvananda/netlink"
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // What stands for the outside: addresses that this machine has for as long as a
@@ -51,9 +42,11 @@ type outside struct {
 func newOutside(t *testing.T) *outside {
 	t.Helper()
 	o := &outside{}
-	addAddresses(t)
-	roots := filepath.Join(t.TempDir(), "roots.pem")
-	certificate := newCertificate(t, roots)
+	for _, a := range []string{site, trap} {
+		host, _, _ := net.SplitHostPort(a)
+		rig.Address(t, host)
+	}
+	certificate, roots := rig.Certificate(t, "*."+zone)
 	l, err := tls.Listen("tcp", site, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -61,78 +54,11 @@ func newOutside(t *testing.T) *outside {
 	web := &http.Server{Handler: o.handler(t)}
 	go web.Serve(l)
 	o.trap(t)
-	packets, err := net.ListenPacket("udp", nameServer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(answerName)}
-	go names.ActivateAndServe()
-	t.Cleanup(func() {
-		web.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		names.ShutdownContext(ctx)
-	})
+	host, _, _ := net.SplitHostPort(site)
+	rig.Names(t, nameServer, rig.Zone(zone, host))
+	t.Cleanup(func() { web.Close() })
 	o.flags = []string{"--resolver", nameServer, "--egress-allow", network, "--egress-ca", roots}
 	return o
-}
-
-// addAddresses gives this machine the addresses of the site and the trap.
-func addAddresses(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: it takes root to add an address; nothing of credentials in a sandbox is tested by this run")
-	}
-	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range []string{site, trap} {
-		host, _, _ := net.SplitHostPort(a)
-		address, err := netlink.ParseAddr(host + "/32")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := netlink.AddrReplace(loopback, address); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := netlink.AddrDel(loopback, address); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func answerName(w dns.ResponseWriter, q *dns.Msg) {
-	m := new(dns.Msg).SetReply(q)
-	if ask := q.Question[0]; !dns.IsSubDomain(zone+".", strings.ToLower(ask.Name)) {
-		m.Rcode = dns.RcodeNameError
-	} else if ask.Qtype == dns.TypeA {
-		host, _, _ := net.SplitHostPort(site)
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: ask.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.ParseIP(host)}}
-	}
-	w.WriteMsg(m)
-}
-
-// newCertificate makes a certificate of the whole zone, and writes down who
-// signed it.
-func newCertificate(t *testing.T, roots string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outside"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"*." + zone}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // handler serves a page that says who asks, a git repository, a Python index and
@@ -172,7 +98,8 @@ func (o *outside) trap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{newCertificate(t, filepath.Join(t.TempDir(), "nobodys.pem"))}}
+	nobodys, _ := rig.Certificate(t, "*."+zone)
+	config := &tls.Config{Certificates: []tls.Certificate{nobodys}}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {

@@ -1,6 +1,6 @@
 # Tries to get out of the sandbox, or at what is not its own, each attempt in a process
 # of its own, and prints what came of each: "ok ..." if it succeeded, "no ..." if not.
-import ctypes, os, resource, signal, socket, sys, tempfile
+import ctypes, fcntl, os, resource, signal, socket, sys, tempfile
 
 libc = ctypes.CDLL(None, use_errno=True)
 buf = ctypes.create_string_buffer(4096)
@@ -18,7 +18,7 @@ def mount(source, target, kind=None, flags=0, data=None):
     return checked(libc.mount(source, target, kind, flags, data))
 
 RDONLY, REMOUNT, BIND, REC = 1, 32, 4096, 16384
-NEWNS, NEWUSER = 0x20000, 0x10000000
+NEWNS, NEWUSER, NEWPID = 0x20000, 0x10000000, 0x20000000
 
 def within(step):
     """Does a step as root of user and mount namespaces of its own."""
@@ -85,6 +85,35 @@ def leaked():
         raise OSError("there is none")
     return [os.readlink(f"/proc/self/fd/{f}") for f in own]
 
+def asFirst(number, *args):
+    """Calls as the first process of a namespace, who is not the sandbox's."""
+    checked(libc.unshare(NEWUSER | NEWPID))
+    child = os.fork()
+    if not child:
+        try:
+            call(number, *args)
+        except OSError as e:
+            os._exit(e.errno)
+        os._exit(0)
+    errno = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if errno:
+        raise OSError(errno, os.strerror(errno))
+
+FUSE = b"rootmode=40000,user_id=%d,group_id=%d,fd=%d"
+
+def fuse(user=None):
+    """Mounts a file system whose server is this process."""
+    user = os.getuid() if user is None else user
+    return mount(b"fuse", b"/mnt", b"fuse", 6, FUSE % (user, user, os.open("/dev/fuse", os.O_RDWR)))
+
+def byTheGuest():
+    c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return c.connect("\0berth-fuse")
+
+def cloned():
+    of, clone = os.open("/dev/fuse", os.O_RDWR), os.open("/dev/fuse", os.O_RDWR)
+    return fcntl.ioctl(clone, 0x8004E500, of.to_bytes(4, "little"))
+
 def raised(what):
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (hard * 2, hard * 2))
@@ -138,6 +167,12 @@ attempts = {
     "that, in a namespace": lambda: within(lambda: remounted(volume, 0, volume + "/file")),
     "that, as a bind there": lambda: within(lambda: remounted(volume, BIND, volume + "/file")),
     "a copy of that there": lambda: within(lambda: copied(volume, "file")),
+    # File systems that programs serve, where there may be none.
+    "a FUSE mount": fuse,
+    "a FUSE mount in a namespace": lambda: within(lambda: fuse(0)),
+    "one served by who holds what is open": lambda: within(lambda: mount(b"fuse", b"/mnt", b"fuse", 0, FUSE % (0, 0, 0))),
+    "one by the guest": byTheGuest,
+    "another's connection": cloned,
     # The guest.
     "its program": lambda: write(guest),
     "its program, remounted": lambda: within(lambda: remounted("/.berth", 0, guest)),
@@ -148,6 +183,10 @@ attempts = {
     "a trace of it": lambda: traced(1),
     "what it has in memory": lambda: read(1),
     "something else in its memory": lambda: written(1),
+    "a start as it starts programs": lambda: call(1990, buf),
+    "that, as the first of a namespace": lambda: asFirst(1990, buf),
+    "a wait as it waits": lambda: call(1991, 1, 1000, -1, -1),
+    "that, as the first of a namespace ": lambda: asFirst(1991, 1, 1000, -1, -1),
     # What was left over.
     "descriptors of others": leaked,
     "more processes": lambda: raised(resource.RLIMIT_NPROC),

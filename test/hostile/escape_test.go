@@ -59,6 +59,7 @@ func TestEscape(t *testing.T) {
 	if got := run(t, s, box.ID, "user", "echo well"); got != "well\n" {
 		t.Errorf("the sandbox says %q", got)
 	}
+	t.Run("file systems that lie", func(t *testing.T) { fileSystems(t, s) })
 }
 
 // run runs a line in a shell and returns what it printed. It must succeed.

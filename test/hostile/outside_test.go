@@ -3,26 +3,19 @@
 package hostile
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
-	"github.com/vishvananda/netlink"
+
+	"github.com/berth-dev/berth/test/rig"
 )
 
 // What stands for the internet: addresses that this machine has for as long as a
@@ -31,7 +24,7 @@ import (
 const (
 	site       = "198.18.78.2"
 	otherSite  = "198.18.78.3"
-	closedSite = "198.18.79.2"
+	closedSite = "198.18.75.2"
 	nameServer = "127.78.0.1:5378"
 )
 
@@ -74,12 +67,9 @@ var flags = []string{"--resolver", nameServer, "--egress-allow", site + "," + ot
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: it takes root to add an address; no attack on the network is tried by this run")
-	}
 	o := &outside{seen: map[string]int{}}
 	for _, a := range []string{site, otherSite, closedSite} {
-		addAddress(t, a)
+		rig.Address(t, a)
 		o.listen(t, a+":80", false)
 		o.listen(t, a+":443", true)
 		o.listen(t, a+":25", false)
@@ -87,38 +77,8 @@ func newOutside(t *testing.T) *outside {
 		o.packets(t, a+":443")
 		o.packets(t, a+":53")
 	}
-	pc, err := net.ListenPacket("udp", nameServer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &dns.Server{PacketConn: pc, Handler: o}
-	go s.ActivateAndServe()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		s.ShutdownContext(ctx)
-	})
+	rig.Names(t, nameServer, o.answer)
 	return o
-}
-
-func addAddress(t *testing.T, a string) {
-	t.Helper()
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := netlink.ParseAddr(a + "/32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.AddrReplace(lo, address); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netlink.AddrDel(lo, address); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // listen serves HTTP, behind TLS or not, that says which host was asked for.
@@ -130,7 +90,8 @@ func (o *outside) listen(t *testing.T, at string, secure bool) {
 	}
 	l = &counting{l, func() { o.came(at) }}
 	if secure {
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
+		certificate, _ := rig.Certificate(t, "*.outside.example")
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{certificate}})
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -180,22 +141,8 @@ func (o *outside) packets(t *testing.T, at string) {
 	}()
 }
 
-func certificate(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"*.outside.example"}}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-// ServeDNS answers with what there is, and notes what was asked.
-func (o *outside) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+// answer answers with what there is, and notes what was asked.
+func (o *outside) answer(w dns.ResponseWriter, q *dns.Msg) {
 	ask := q.Question[0]
 	key := dns.TypeToString[ask.Qtype] + " " + strings.ToLower(ask.Name)
 	o.mu.Lock()

@@ -18,9 +18,22 @@ const CodeSource = "distribution:bookworm+code"
 // takes a minute or two, and the network.
 func (s *Server) CodeTemplate(t *testing.T) {
 	t.Helper()
-	made, err := s.BuildTemplate(t.Context(), sandbox.BuildRequest{Name: sandbox.CodeTemplate, From: CodeSource}, nil)
+	s.template(t, sandbox.CodeTemplate, CodeSource)
+}
+
+// BucketTemplate does the same with the template bucket-mounts, which has what that one has
+// too.
+func (s *Server) BucketTemplate(t *testing.T) {
+	t.Helper()
+	s.CodeTemplate(t)
+	s.template(t, sandbox.BucketTemplate, CodeSource+"+s3fs")
+}
+
+func (s *Server) template(t *testing.T, name, from string) {
+	t.Helper()
+	made, err := s.BuildTemplate(t.Context(), sandbox.BuildRequest{Name: name, From: from}, nil)
 	if err != nil {
-		t.Fatalf("build the template %s: %v (%s)", sandbox.CodeTemplate, err, sandbox.HintOf(err))
+		t.Fatalf("build the template %s: %v (%s)", name, err, sandbox.HintOf(err))
 	}
 	if kept := os.Getenv("BERTH_TEST_DATA"); kept != "" {
 		if err := keepTemplate(filepath.Join(s.Data, "templates"), filepath.Join(kept, "templates"), made); err != nil {

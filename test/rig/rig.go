@@ -98,6 +98,9 @@ func (s *Server) start(binary string, flags []string) error {
 		return err
 	}
 	defer log.Close()
+	if flags, err = WithRoom(s.log+".toml", flags); err != nil {
+		return err
+	}
 	args := append([]string{"serve", "--json", "--data", s.Data, "--listen", "127.0.0.1:0", "--log-level", "debug"}, flags...)
 	s.cmd = exec.Command(binary, args...)
 	s.cmd.Stderr = log

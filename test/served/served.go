@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,14 @@ type Server struct {
 	Audit    *audit.Log
 	Log      *Log
 	HTTP     *httptest.Server
+
+	passed atomic.Int64 // nanoseconds
 }
+
+// PassTime lets time pass for the accounts.
+func (s *Server) PassTime(d time.Duration) { s.passed.Add(int64(d)) }
+
+func (s *Server) now() time.Time { return time.Now().Add(time.Duration(s.passed.Load())) }
 
 // Start starts a server.
 func Start(t testing.TB) *Server {
@@ -61,7 +69,7 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	log := s.Log.Logger()
-	s.Accounts = account.New(account.Config{Records: records, Logger: log, Terms: account.Terms{
+	s.Accounts = account.New(account.Config{Records: records, Logger: log, Clock: s.now, Terms: account.Terms{
 		Temporary: &account.Temporary{Hourly: 1000, Quota: sandbox.Quota{Sandboxes: 1}}}})
 	keeping, err := newCredentials(t, records)
 	if err != nil {

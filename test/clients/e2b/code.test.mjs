@@ -25,6 +25,7 @@ test('output as it comes', async () => {
   assert.equal(run.logs.stdout.join(''), 'ä€😀 0\nä€😀 1\nä€😀 2\n')
   assert.ok(out.length > 1 && out.every((m) => !m.error && m.timestamp > 0))
   assert.deepEqual([err.join(''), run.logs.stderr.join('')], ['oops\n', 'oops\n'])
+  assert.deepEqual(JSON.parse(JSON.stringify(run)).logs, run.logs)
 })
 
 test('errors', async () => {

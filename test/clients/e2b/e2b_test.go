@@ -26,13 +26,14 @@ func TestPlainHTTP(t *testing.T) {
 func TestByDomain(t *testing.T) {
 	address := free(t)
 	s := rig.Start(t, "--https-listen", address)
+	s.MCPTemplate(t)
 	_, port, _ := net.SplitHostPort(address)
 	rig.Node(t, ".", []string{
 		"E2B_API_KEY=" + key(s),
 		"E2B_DOMAIN=berth.localhost:" + port,
 		"NODE_EXTRA_CA_CERTS=" + filepath.Join(s.Data, "ca.pem"),
 		"NODE_OPTIONS=--import=./resolve.mjs",
-	}, "ports.test.mjs", "files.test.mjs", "commands.test.mjs", "volumes.test.mjs")
+	}, "ports.test.mjs", "files.test.mjs", "commands.test.mjs", "volumes.test.mjs", "mcp.bydomain.mjs")
 }
 
 func key(s *rig.Server) string { return "e2b_" + strings.TrimPrefix(s.Key, "berth_") }

@@ -1,6 +1,6 @@
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
-import { FileNotFoundError, InvalidArgumentError, NotFoundError } from 'e2b'
+import { FileNotFoundError, InvalidArgumentError, NotFoundError, getSignature } from 'e2b'
 import { box, sleep, until } from './setup.mjs'
 
 const sbx = await box()
@@ -121,6 +121,8 @@ test('signed URLs', async () => {
   await files.write('signed.txt', 'for you')
   assert.deepEqual(await fetched(await sbx.downloadUrl('signed.txt')), [200, 'for you'])
   assert.deepEqual(await fetched(await sbx.downloadUrl('signed.txt', { user: 'user', useSignatureExpiration: 60 })), [200, 'for you'])
+  const { signature } = await getSignature({ path: 'signed.txt', operation: 'read', envdAccessToken: sbx.envdAccessToken })
+  assert.equal(new URL(await sbx.downloadUrl('signed.txt')).searchParams.get('signature'), signature)
   const form = new FormData()
   form.append('file', 'uploaded')
   assert.equal((await fetched(await sbx.uploadUrl('up.txt', { useSignatureExpiration: 60 }), { method: 'POST', body: form }))[0], 200)

@@ -16,6 +16,7 @@ func TestPython(t *testing.T) {
 	python := environment(t)
 	s := rig.Start(t)
 	s.CodeTemplate(t)
+	s.MCPTemplate(t)
 	cmd := exec.CommandContext(t.Context(), python, "-m", "unittest", "test_clients")
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
 		"E2B_API_KEY="+key(s), "E2B_API_URL="+s.URL+"/e2b", "E2B_SANDBOX_URL="+s.URL, "E2B_VOLUME_API_URL="+s.URL+"/e2b")

@@ -38,7 +38,10 @@ test('list by metadata and state, in pages', async () => {
   assert.deepEqual(one.map((s) => s.sandboxId), [a.sandboxId])
   const pages = Sandbox.list({ limit: 1, query: { metadata: { tag }, state: ['running', 'paused'] } })
   const seen = []
-  while (pages.hasNext) seen.push(...(await pages.nextItems()).map((s) => s.sandboxId))
+  while (pages.hasNext) {
+    seen.push(...(await pages.nextItems()).map((s) => s.sandboxId))
+    assert.equal(pages.hasNext, Boolean(pages.nextToken))
+  }
   assert.deepEqual(seen, [b.sandboxId, a.sandboxId])
   await a.pause()
   const paused = await Sandbox.list({ query: { metadata: { tag }, state: ['paused'] } }).nextItems()

@@ -15,13 +15,14 @@ var internal = map[string]bool{"ConnectionConfig": true, "ApiClient": true, "Env
 
 var (
 	comments    = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	classes     = regexp.MustCompile(`(?ms)^declare class (\w+)[^\n]*\{\n(.*?)^\}`)
-	methods     = regexp.MustCompile(`(?m)^  (?:static |async |get )*(\w+)(?:<[^>\n]*>)?\(`)
+	classes     = regexp.MustCompile(`(?ms)^declare (?:abstract )?class (\w+)[^\n]*\{\n(.*?)^\}`)
+	methods     = regexp.MustCompile(`(?m)^  (?:static |async |abstract |get )*(\w+)(?:<[^>\n]*>)?\(`)
+	functions   = regexp.MustCompile(`(?m)^declare function (\w+)`)
 	notAMethod  = map[string]bool{"constructor": true}
-	testedFiles = []string{"*.test.mjs", "setup.mjs"}
+	testedFiles = []string{"*.test.mjs", "*.bydomain.mjs", "setup.mjs"}
 )
 
-// TestEveryMethodIsTested: each public method of both packages is called by a test
+// TestEveryMethodIsTested: each public method and function of both packages is called by a test
 // here, or named in the page for their users, which says why not.
 func TestEveryMethodIsTested(t *testing.T) {
 	packages := rig.Packages(t, ".")
@@ -39,6 +40,11 @@ func TestEveryMethodIsTested(t *testing.T) {
 	count := 0
 	for _, declared := range []string{"e2b/dist/index.d.ts", "@e2b/code-interpreter/dist/index.d.ts"} {
 		source := comments.ReplaceAllString(read(t, filepath.Join(packages, "node_modules", declared)), "")
+		for _, m := range functions.FindAllStringSubmatch(source, -1) {
+			if count++; !strings.Contains(text.String(), m[1]+"(") && !strings.Contains(page, "`"+m[1]+"`") {
+				t.Errorf("%s is neither tested nor named in docs/from-e2b.md", m[1])
+			}
+		}
 		for _, class := range classes.FindAllStringSubmatch(source, -1) {
 			if internal[class[1]] {
 				continue

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, mkdirSync, writeFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Sandbox, Template, waitForPort, waitForTimeout } from 'e2b'
+import { Sandbox, Template, defaultBuildLogger, waitForPort, waitForTimeout } from 'e2b'
 import { box } from './setup.mjs'
 
 const name = 'built-' + Date.now()
@@ -47,6 +47,22 @@ test('tags', async () => {
   await sbx.kill()
   await Template.removeTags(name, ['v1'])
   await assert.rejects(Sandbox.create(`${name}:v1`))
+})
+
+test('several tags at once, of what is started too', async () => {
+  const many = name + '-many', logged = [], show = defaultBuildLogger({ minLevel: 'error' })
+  const built = await Template.build(Template().fromTemplate('base').setStartCmd('sleep 1000', waitForTimeout(100)), many, { tags: ['v1', 'v2'], onBuildLogs: (entry) => { logged.push(String(entry)); show(entry) } })
+  assert.ok(logged.length > 2 && logged.every((line) => /\d/.test(line)), logged.join('\n'))
+  assert.deepEqual([built.templateId, (await Template.getTags(many)).map((t) => t.tag).sort()], [many, ['v1', 'v2']])
+  await Template.assignTags(`${many}:v1`, 'latest')
+  await Template.removeTags(many, ['v1'])
+  await assert.rejects(Sandbox.create(many), /not found/) // no tag is the default
+  const sbx = await box({}, `${many}:latest`)
+  assert.match((await sbx.commands.run('pgrep -a sleep; pip install --dry-run --no-index x 2>&1 || true')).stdout, /sleep 1000[^]*No matching distribution/)
+  assert.equal((await sbx.getInfo()).templateId, many)
+  await sbx.kill()
+  assert.equal(await Sandbox.deleteSnapshot(many), true) // a template, with its tags
+  assert.equal(await Template.exists(`${many}:v2`), false)
 })
 
 test('a build that fails says where', async () => {

@@ -107,6 +107,16 @@ test('it is destroyed asleep', { timeout: patience }, async () => {
   assert.deepEqual(await boxes(), [])
 })
 
+test('nothing outlives its session', { timeout: patience }, async () => {
+  const other = await open()
+  await other.run('sleeps', 'echo old > f')
+  await other.call('sleeps', 'stop')
+  await until('it sleeps', async () => (await other.call('sleeps', 'state')).status.startsWith('stopped'))
+  assert.equal((await boxes()).length, 1)
+  await other.close()
+  assert.deepEqual(await boxes(), [])
+})
+
 test('folders are kept', { timeout: patience }, async () => {
   assert.deepEqual(await w.call('folders', 'folders'), ['made', 'one\n640\nagain', 'one\n640\nagain'])
   assert.deepEqual(await boxes(), [])

@@ -14,6 +14,7 @@ export async function files(t) {
   assert.equal((await box.mkdir('/workspace/a/b', { recursive: true })).success, true)
   await assert.rejects(box.mkdir('/workspace/x/y/z'))
   assert.equal((await box.writeFile('/workspace/a/text', 'zwölf\n')).success, true)
+  assert.equal((await box.writeFile('/workspace/new/folders/file', 'x')).success, true)
   const text = await box.readFile('/workspace/a/text')
   assert.equal(text.content, 'zwölf\n')
   assert.equal(text.encoding, 'utf-8')
@@ -67,9 +68,9 @@ export async function rawFiles(t) {
   if (t.transport !== 'rpc') return 'skipped'
   const box = t.box()
   const bytes = new Uint8Array(3_000_000).map((_, i) => i * 31)
-  const wrote = await box.writeFile('/workspace/raw', new Response(bytes).body)
+  const wrote = await box.writeFile('/workspace/new/raw', new Response(bytes).body)
   assert.equal(wrote.bytesWritten, bytes.length)
-  const got = await box.readFile('/workspace/raw', { encoding: 'none' })
+  const got = await box.readFile('/workspace/new/raw', { encoding: 'none' })
   assert.equal(got.size, bytes.length)
   assert.equal(await digest(await new Response(got.content).arrayBuffer()), await digest(bytes))
 }

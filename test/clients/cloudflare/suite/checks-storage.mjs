@@ -41,9 +41,3 @@ export async function mounts(t) {
   await s.mountBucket('FILES', '/mnt/session', { localBucket: true, readOnly: true })
   await s.unmountBucket('/mnt/session')
 }
-
-export async function remoteMounts(t) {
-  const box = t.box()
-  await assert.rejects(box.mountBucket('bucket', '/mnt/x', { endpoint: 'https://s3.example', credentials: { accessKeyId: 'a', secretAccessKey: 'b' } }))
-  await assert.rejects(box.unmountBucket('/mnt/x'))
-}

@@ -21,8 +21,9 @@ export async function miniflare() {
   const mf = new Miniflare(convertV4MiniflareOptions({
     name: 'suite', modules: [{ type: 'ESModule', path: 'worker.mjs', contents: made.outputFiles[0].text }],
     compatibilityDate: '2026-07-01', compatibilityFlags: ['nodejs_compat'],
-    durableObjects: { Sandbox: { className: 'Sandbox', useSQLite: true, container }, Caught: { className: 'Caught', useSQLite: true, container }, Python: { className: 'Python', useSQLite: true, container: python } },
+    durableObjects: { Sandbox: { className: 'Sandbox', useSQLite: true, container }, Caught: { className: 'Caught', useSQLite: true, container }, Python: { className: 'Python', useSQLite: true, container: python }, Stored: { className: 'Stored', useSQLite: true, container } },
     durableObjectsPersist: kept, r2Persist: kept, r2Buckets: ['BACKUP_BUCKET', 'FILES'],
+    bindings: Object.fromEntries(['S3_HTTP', 'S3_HTTPS', 'S3_CA', 'S3_KEY', 'S3_SECRET'].map((name) => [name, process.env[name] ?? ''])),
     containerEngine: `unix://${process.env.BERTH_DOCKER_SOCKET}`,
   }))
   return { url: await mf.ready, async close() { await mf.dispose(); await rm(kept, { recursive: true, force: true }) } }

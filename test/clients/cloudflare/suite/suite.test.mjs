@@ -2,7 +2,9 @@
 // a client outside can see: previews and WebSockets.
 import assert from 'node:assert/strict'
 import dns from 'node:dns'
+import { createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
+import { storeOf } from './checks-buckets.mjs'
 import * as hosts from './hosts.mjs'
 import { missing } from './surface.mjs'
 
@@ -22,7 +24,7 @@ const only = words('WORKER_CHECKS', '')
 
 // What is the same over every transport is tried over the first alone; what concerns
 // connections that are kept, over those of rpc too.
-const once = ['crowd', 'badIds', 'code', 'hosts', 'mounts', 'remoteMounts']
+const once = ['crowd', 'badIds', 'code', 'hosts', 'mounts', 'remoteMounts', 'badMounts', 'mountsAsleep', 'workersMounts', 'remoteBackups']
 const kept = ['identity', 'awake', 'settings', 'stopping', 'sleeping', 'outbound', 'git', 'otherCode', 'badBackups', 'placement']
 const wanted = (name, transport) => transport === transports[0] || !once.includes(name) && (transport === 'rpc' || !kept.includes(name))
 
@@ -173,6 +175,59 @@ test('the image is that of the Dockerfile', { skip: kind !== 'wrangler' }, async
   const id = fresh()
   assert.equal((await exec(id, 'echo $OF_DOCKERFILE')).stdout, 'set there')
   await get(`/destroy/${id}`)
+})
+
+// bridge asks the bridge, which needs no Worker, about sandboxes.
+async function bridge(method, path, body, signal) {
+  const r = await fetch(`${process.env.BERTH_URL}/cloudflare/v1/sandbox${path}`,
+    { method, signal, headers: { authorization: `Bearer ${process.env.BERTH_API_KEY}` }, body: body && JSON.stringify(body) })
+  const text = await r.text()
+  return { status: r.status, text, value: r.headers.get('content-type') === 'application/json' ? JSON.parse(text) : null }
+}
+
+test('the bridge mounts a bucket', { skip: only.length > 0 || kind !== 'miniflare' }, async () => {
+  const store = storeOf(process.env, 'files')
+  const at = `b${crypto.randomUUID().slice(0, 8)}`
+  await store.put(`${at}/`, '')
+  await store.put(`${at}/of-bucket`, 'from the bucket')
+  const { id } = (await bridge('POST', '')).value
+  const asked = async (what, options, body) => bridge('POST', `/${id}/${what}`, { mountPath: '/mnt/of bucket', ...body, ...options && { bucket: 'files', options: { endpoint: process.env.S3_HTTP, ...options } } })
+  const said = async (line) => {
+    const { text } = await bridge('POST', `/${id}/exec`, { argv: ['sh', '-c', line] })
+    return [...text.matchAll(/event: (stdout|stderr)\ndata: (.*)/g)].map((m) => Buffer.from(m[2], 'base64')).join('') + text.match(/"exit_code":(\d+)/)?.[1]
+  }
+  const credentials = { accessKeyId: process.env.S3_KEY, secretAccessKey: process.env.S3_SECRET }
+  const wrong = await asked('mount', { credentials: { accessKeyId: 'wrong', secretAccessKey: 'hush' } })
+  assert.deepEqual([wrong.status, wrong.value.code, wrong.text.includes('hush')], [502, 'mount_error', false], wrong.text)
+  assert.equal(await said('ls -d "/mnt/of bucket" 2>/dev/null'), '2', 'what it had made is gone')
+  assert.equal((await asked('mount', { credentials, prefix: `/${at}` })).text, '{"ok":true}')
+  assert.equal(await said('cd "/mnt/of bucket" && cat of-bucket && echo from the sandbox > of-sandbox'), 'from the bucket0')
+  assert.equal(await store.text(`${at}/of-sandbox`), 'from the sandbox\n')
+  const again = await asked('mount', { credentials })
+  assert.deepEqual([again.status, again.value.code], [502, 'mount_error'])
+  assert.match(again.text, /already in use/)
+  assert.equal(await said(`grep -rlF '${credentials.secretAccessKey}' /tmp /etc 2>/dev/null | wc -l`), '0\n0', 'the keys lie nowhere')
+  assert.equal((await asked('unmount')).text, '{"ok":true}')
+  assert.deepEqual([await said('ls -d "/mnt/of bucket" 2>/dev/null'), (await asked('unmount')).value.code], ['2', 'unmount_error'])
+  assert.equal((await asked('mount', { credentials, prefix: `/${at}`, readOnly: true }, { mountPath: '/workspace/bucket' })).text, '{"ok":true}')
+  assert.equal(await said('cat bucket/of-sandbox; echo x > bucket/no'), 'from the sandbox\nsh: 1: cannot create bucket/no: Read-only file system\n2')
+
+  // Of a server that says nothing nothing stays, once who has asked for it has left.
+  const { hostname } = new URL(process.env.S3_HTTP)
+  const left = new AbortController()
+  const silent = createServer((c) => { c.on('error', () => {}); left.abort() })
+  await new Promise((done) => silent.listen(0, hostname, done))
+  const endpoint = `http://${hostname}:${silent.address().port}`
+  await assert.rejects(bridge('POST', `/${id}/mount`, { bucket: 'files', mountPath: '/mnt/silent', options: { endpoint, credentials } }, left.signal), /abort/i)
+  const rest = () => said('ls -A /tmp | grep -F .s3-; grep /mnt/silent /proc/mounts; pgrep -f "[s]3fs.*/mnt/silent"')
+  let stays = ''
+  await until(async () => (stays = await rest()) === '1', () => `nothing of it stays: ${stays}`)
+  silent.close()
+
+  const paused = await fetch(`${process.env.BERTH_URL}/v1/sandboxes/bridge-${id}/pause`, { method: 'POST', headers: { authorization: `Bearer ${process.env.BERTH_API_KEY}` } })
+  assert.equal(paused.status, 200, await paused.text())
+  assert.equal(await said('cat bucket/of-bucket'), 'from the bucket0', 'it is mounted after its sleep')
+  assert.equal((await bridge('DELETE', `/${id}`)).status, 204) // while it is mounted
 })
 
 test('every public method is used', { skip: only.length > 0 || kind !== 'miniflare' }, async () => {

