@@ -12,6 +12,7 @@ VERSION     := $(shell git describe --always --dirty --tags 2>/dev/null || echo 
 LDFLAGS     := -s -w -X main.version=$(VERSION)
 GUEST       := cmd/berth/embedded/berth-guest
 ENGINE      := cmd/berth/embedded/berth-engine
+MCP         := cmd/berth/embedded/berth-mcp
 TEST_DATA   ?= $(CURDIR)/.cache/test
 
 # The S3 server that tests store into: a module of its own, built once.
@@ -35,7 +36,7 @@ RUN_TESTS = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-m
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=$(UNSTEADY).$@
 
 .PHONY: s3server
-.PHONY: build test demo bench deps engine generate vet race real clean fuzz browser cgroup2 FORCE
+.PHONY: build test demo bench deps engine generate vet race fetched real clean fuzz browser cgroup2 FORCE
 
 build: bin/berth
 
@@ -51,7 +52,11 @@ $(GUEST): engine FORCE
 $(ENGINE): engine FORCE
 	@go build -trimpath -ldflags='-s -w' -o $@ ./cmd/berth-engine
 
-bin/berth: engine $(GUEST) $(ENGINE) FORCE
+# The gateway of MCP servers is part of templates: the same program gives the same ones.
+$(MCP): engine FORCE
+	@go build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' -o $@ ./cmd/berth-mcp
+
+bin/berth: engine $(GUEST) $(ENGINE) $(MCP) FORCE
 	@mkdir -p bin
 	go build -trimpath -ldflags='$(LDFLAGS)' -o $@ ./cmd/berth
 
@@ -62,9 +67,9 @@ deps:
 
 # Packages that hold no engine run under the race detector, which needs cgo and
 # so cannot be had where the engine is linked in.
-RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/... ./meter/... ./metrics/... ./volume/... ./loopfs/... ./tarball/... ./keystore
+RACE := ./sandbox ./audit ./screen/... ./guestapi/... ./record/... ./blob/... ./snapshot/... ./guest/... ./guestclient/... ./driver/fake/... ./secret/... ./account/... ./config/... ./netgw/intercept/... ./image/... ./engine/... ./pass/... ./publicip/... ./dockerfile ./dialect/... ./tunnel/... ./edge/... ./api/... ./client/... ./meter/... ./metrics/... ./volume/... ./loopfs/... ./tarball/... ./keystore ./handover ./refusal ./mcpgateway ./timerslack
 
-vet: engine $(GUEST) $(ENGINE)
+vet: engine $(GUEST) $(ENGINE) $(MCP)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 
@@ -72,15 +77,22 @@ race: engine $(GUEST) $(S3SERVER) $(GOTESTSUM)
 	@rm -f $(UNSTEADY).$@
 	CGO_ENABLED=1 $(RUN_TESTS) --packages='$(RACE)' -- -race -timeout 15m
 
-# What the race detector cannot reach, real gVisor among it, on real templates.
-real: deps build $(S3SERVER) $(GOTESTSUM)
+# The templates that tests on real sandboxes share, and the browser: what comes from
+# elsewhere.
+fetched: deps build
 	@tools/browser.sh
 	test/templates.sh bin/berth $(TEST_DATA)
+
+# What the race detector cannot reach, real gVisor among it, on real templates.
+real: fetched $(S3SERVER) $(GOTESTSUM)
 	@rm -f $(UNSTEADY).$@
 	BERTH_TEST_DATA=$(TEST_DATA) BERTH_BIN=$(CURDIR)/bin/berth $(RUN_TESTS) \
 		--packages='. ./tools/... ./netgw/... ./driver/gvisor/... ./cmd/... ./bench/... ./test/...' -- -timeout 30m -p 2
 
-test: deps build vet race real
+# Templates are fetched and built while the race detector has the other processor.
+test: deps build vet $(S3SERVER) $(GOTESTSUM)
+	@$(MAKE) --no-print-directory -j2 --output-sync=line race fetched
+	@$(MAKE) --no-print-directory real
 	@for f in $(UNSTEADY).*; do ! test -s "$$f" || { echo "NOT STEADY, passed at the second try alone:"; cat "$$f"; }; done
 
 demo: deps build
@@ -108,4 +120,4 @@ generate: engine
 	go generate ./guestapi/...
 
 clean:
-	rm -rf bin build .cache $(GUEST) $(ENGINE)
+	rm -rf bin build .cache $(GUEST) $(ENGINE) $(MCP)
