@@ -23,7 +23,7 @@ $(S3SERVER): tools/s3server/go.mod
 
 s3server: $(S3SERVER)
 
-# Tests run through gotestsum. One that fails is run once more alone; if it then
+# Tests run through gotestsum. One that fails is run up to twice more alone; if it then
 # passes, it is named at the end as one that is not steady, which is a defect to
 # mend. A data race or many failures end the run at once.
 GOTESTSUM := .cache/tools/gotestsum
@@ -32,7 +32,7 @@ $(GOTESTSUM):
 	GOFLAGS= GOBIN=$(CURDIR)/$(@D) go install gotest.tools/gotestsum@v1.13.0
 
 UNSTEADY := build/unsteady
-RUN_TESTS = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 \
+RUN_TESTS = $(GOTESTSUM) --format standard-quiet --rerun-fails=2 --rerun-fails-max-failures=6 \
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report=$(UNSTEADY).$@
 
 .PHONY: s3server
@@ -93,7 +93,7 @@ real: fetched $(S3SERVER) $(GOTESTSUM)
 test: deps build vet $(S3SERVER) $(GOTESTSUM)
 	@$(MAKE) --no-print-directory -j2 --output-sync=line race fetched
 	@$(MAKE) --no-print-directory real
-	@for f in $(UNSTEADY).*; do ! test -s "$$f" || { echo "NOT STEADY, passed at the second try alone:"; cat "$$f"; }; done
+	@for f in $(UNSTEADY).*; do ! test -s "$$f" || { echo "NOT STEADY, passed when run again alone:"; cat "$$f"; }; done
 
 demo: deps build
 	@test/demo.sh

@@ -282,6 +282,7 @@ func TestThePolicyJudgesEveryRequest(t *testing.T) {
 	if resp, _ := r.get("/ok%20x"); resp.StatusCode != 200 {
 		t.Error(resp.Status)
 	}
+	r.last(1)
 	resp, body := r.get("/other")
 	if resp.StatusCode != 403 || !strings.Contains(body, "no rule allows it") {
 		t.Errorf("%s %s", resp.Status, body)

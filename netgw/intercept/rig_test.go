@@ -216,8 +216,9 @@ func newRequest(t testing.TB, method, url string, body io.Reader) *http.Request 
 	return req
 }
 
-// last is the newest entry of the audit. It is written when a request has ended,
-// a moment after its client knows.
+// last is the nth entry of the audit, from 1. It is written when a request has ended,
+// a moment after its client knows: of several requests each is waited for before the
+// next, or their entries may stand in another order.
 func (r *rig) last(n int) sandbox.AuditEntry {
 	r.t.Helper()
 	for range 6000 {

@@ -37,12 +37,12 @@ export async function refused(code, run) {
   })
 }
 
-/** Reads a stream of events until one of a type, or its end. */
+/** Reads a stream of events until one, or all so far, is enough, or its end. */
 export async function events(stream, until) {
   const all = []
   for await (const e of parseSSEStream(await stream)) {
     all.push(e)
-    if (until?.(e)) break
+    if (until?.(e, all)) break
   }
   return all
 }
