@@ -20,7 +20,7 @@ var floors = []struct {
 	{"sandbox", 0}, {"guestapi", 1}, {"screen", 1}, {"tarball", 1},
 	{"driver", 10}, {"record", 10}, {"blob", 10},
 	{"driver/drivertest", 21}, {"record/recordtest", 11}, {"blob/blobtest", 11},
-	{"screen", 15}, {"tarball", 15}, {"tunnel", 15}, {"publicip", 15}, {"keystore", 15}, {"handover", 15}, {"refusal", 15}, {"mcpgateway", 15}, {"timerslack", 15}, // libraries that know no sandbox
+	{"screen", 15}, {"tarball", 15}, {"tunnel", 15}, {"publicip", 15}, {"keystore", 15}, {"keylock", 15}, {"handover", 15}, {"refusal", 15}, {"mcpgateway", 15}, {"timerslack", 15}, // libraries that know no sandbox
 	{"guest", 20}, {"guestclient", 20}, {"netgw", 20}, {"audit", 20}, {"netgw/intercept", 21}, {"secret", 20}, {"record/bolt", 20}, {"blob/disk", 20}, {"blob/s3", 20}, {"blob/memory", 20}, {"blob/s3/s3test", 21}, {"snapshot", 20},
 	{"image", 21}, {"loopfs", 15}, {"volume", 20}, {"dockerfile", 20}, {"account", 20}, {"config", 20}, {"pass", 20}, {"meter", 20}, {"metrics", 20},
 	{"driver/gvisor/runsc", 21}, {"driver/gvisor/runsc/called", 15}, {"driver/gvisor", 22}, {"driver/fake", 22},
@@ -36,6 +36,7 @@ var narrow = map[string][]string{
 	"guestapi":         {},
 	"screen":           {},
 	"tarball":          {},
+	"keylock":          {},
 	"keystore":         {},
 	"refusal":          {},
 	"guest":            {"guestapi", "screen", "tarball", "refusal"},

@@ -21,7 +21,7 @@ type putting struct {
 
 // putAside pauses or stops a sandbox. The result is errBusy if p.may refuses.
 func (e *Engine) putAside(ctx context.Context, id sandbox.ID, p putting) (sandbox.Sandbox, error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}

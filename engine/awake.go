@@ -149,7 +149,7 @@ func (w *wakes) join(ctx context.Context, e *Engine, id sandbox.ID, asked bool) 
 
 // wakeOne brings a sandbox to Running, whatever is under way with it.
 func (e *Engine) wakeOne(ctx context.Context, id sandbox.ID, asked bool) error {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func (b *brood) with(step func(*unborn) error) {
 // plan reserves what a child needs before it goes on record.
 func (b *brood) plan(ctx context.Context, u *unborn) (err error) {
 	e := b.e
-	if u.unlock, err = e.sandboxes.lock(ctx, string(u.s.ID)); err != nil {
+	if u.unlock, err = e.sandboxes.Lock(ctx, string(u.s.ID)); err != nil {
 		return err
 	}
 	if err := e.admit(ctx, u.s); err != nil {

@@ -63,7 +63,7 @@ func orKeep(k sandbox.Keep) sandbox.Keep {
 
 // markSafe puts a sandbox's newest checkpoint on record and returns the one before.
 func (e *Engine) markSafe(ctx context.Context, id sandbox.ID, sh *shot) (old sandbox.ID, err error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return "", err
 	}

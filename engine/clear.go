@@ -25,7 +25,7 @@ func (e *Engine) Clear(ctx context.Context, account string) error {
 	}
 	defer done()
 	// Whoever was admitted before the account ended is in the ledger after this.
-	unlock, err := e.admitting.lock(ctx, account)
+	unlock, err := e.admitting.Lock(ctx, account)
 	if err != nil {
 		return fail(op, "", err)
 	}

@@ -91,7 +91,7 @@ func (e *Engine) collectUnwanted(ctx context.Context, dry bool, add func(sandbox
 // endUnwanted ends one if it has no record. Its lock is held: whoever makes one holds
 // it until the record is there.
 func (e *Engine) endUnwanted(ctx context.Context, id sandbox.ID, dry bool) (gone bool, err error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return false, err
 	}
@@ -144,7 +144,7 @@ func (e *Engine) collectMachines(ctx context.Context, class string, dry bool, ad
 // collectMachine removes a machine that has no record. Its lock is held: whoever
 // is about to give it one waits, or has done so.
 func (e *Engine) collectMachine(ctx context.Context, class string, id sandbox.ID, dry bool) (gone bool, err error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return false, err
 	}
@@ -227,7 +227,7 @@ func (e *Engine) lockTemplates(ctx context.Context, roots []sandbox.Litter) (unl
 		}
 	}
 	for _, n := range slices.Compact(names) {
-		u, err := e.names.lock(ctx, n)
+		u, err := e.names.Lock(ctx, n)
 		if err != nil {
 			unlock()
 			return nil, err

@@ -138,7 +138,7 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 	if w != nil {
 		undo.add("end the machine that waited", func(ctx context.Context) error { return e.endWarm(ctx, w) })
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
+	unlock, err := e.sandboxes.Lock(ctx, string(s.ID))
 	if err != nil {
 		return undo.run(ctx, err)
 	}
@@ -190,7 +190,7 @@ func (e *Engine) create(ctx context.Context, s *stored, w *warm) (err error) {
 // reserve finds the template and records that a sandbox starts from it, in one
 // step as far as RemoveTemplate can see. It returns the root image's path.
 func (e *Engine) reserve(ctx context.Context, s *stored, undo *undo) (root string, err error) {
-	unlock, err := e.names.lock(ctx, s.Template)
+	unlock, err := e.names.Lock(ctx, s.Template)
 	if err != nil {
 		return "", err
 	}

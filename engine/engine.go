@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/blob"
 	"github.com/berth-dev/berth/driver"
+	"github.com/berth-dev/berth/keylock"
 	"github.com/berth-dev/berth/pass"
 	"github.com/berth-dev/berth/record"
 	"github.com/berth-dev/berth/sandbox"
@@ -110,9 +111,9 @@ type Engine struct {
 	version     string
 	started     time.Time
 
-	sandboxes  locks // by id: who changes a sandbox's state holds its lock
-	names      locks // by template: who starts from it or removes it
-	taken      locks // by sandbox name: who gets or creates it
+	sandboxes  keylock.Locks // by id: who changes a sandbox's state holds its lock
+	names      keylock.Locks // by template: who starts from it or removes it
+	taken      keylock.Locks // by sandbox name: who gets or creates it
 	slots      *slots
 	forks      int // at most, of one fork
 	probes     probes
@@ -134,13 +135,13 @@ type Engine struct {
 	timers     *timers
 	hooks      *hooks
 	quotas     Quotas
-	admitting  locks // by account: who claims something of its quota
+	admitting  keylock.Locks // by account: who claims something of its quota
 	volumes    Volumes
-	sharing    locks // by account: who makes, removes or begins to use a volume
+	sharing    keylock.Locks // by account: who makes, removes or begins to use a volume
 	ledger     ledger
 	pool       *pool
 	archive    Archive
-	shots      locks // by a snapshot's key: who removes it, or makes a sandbox wait for it
+	shots      keylock.Locks // by a snapshot's key: who removes it, or makes a sandbox wait for it
 	garbage    *garbage
 	keeping    *slots // of what is saved to the archive at once
 	boot       string

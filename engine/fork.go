@@ -41,7 +41,7 @@ func (e *Engine) fork(ctx context.Context, id sandbox.ID, req sandbox.ForkReques
 	if err := req.Check(); err != nil {
 		return f, err
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return f, err
 	}

@@ -147,7 +147,7 @@ func (e *Engine) act(ctx context.Context, s *stored, a sandbox.Action, reason st
 // note puts a reason on record for whoever looks. One that cannot be written now
 // is written with the next attempt.
 func (e *Engine) note(ctx context.Context, id sandbox.ID, reason string) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return
 	}

@@ -27,7 +27,7 @@ func (e *Engine) KeepAlive(ctx context.Context, id string, seconds int64) (sandb
 }
 
 func (e *Engine) keepAlive(ctx context.Context, id sandbox.ID, more time.Duration) (*stored, error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (e *Engine) watch(id sandbox.ID, l *live) {
 // settle records that a machine ended by itself and removes what it left. One
 // that a verb has ended meanwhile is no longer held: then there is nothing to do.
 func (e *Engine) settle(ctx context.Context, id sandbox.ID, l *live, reason string) error {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return err
 	}

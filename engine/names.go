@@ -68,7 +68,7 @@ func (e *Engine) getOrCreate(ctx context.Context, req sandbox.CreateRequest) (sa
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	unlock, err := e.taken.lock(ctx, nameKey(c.Account, req.Name))
+	unlock, err := e.taken.Lock(ctx, nameKey(c.Account, req.Name))
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -95,7 +95,7 @@ func (e *Engine) getOrCreate(ctx context.Context, req sandbox.CreateRequest) (sa
 // arrived returns a sandbox's record once no verb is under way: a create of the
 // same name, without get, may be.
 func (e *Engine) arrived(ctx context.Context, id sandbox.ID) (*stored, error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func (e *Engine) resumeOne(ctx context.Context, s *stored) error {
 		s.State = sandbox.Deleted
 		return err
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(s.ID))
+	unlock, err := e.sandboxes.Lock(ctx, string(s.ID))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (e *Engine) SetPolicy(ctx context.Context, id string, p sandbox.Policy) (wa
 	if err != nil {
 		return nil, fail(op, known(id), err)
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(sid))
+	unlock, err := e.sandboxes.Lock(ctx, string(sid))
 	if err != nil {
 		return nil, fail(op, sid, err)
 	}

@@ -126,7 +126,7 @@ func (e *Engine) lookAtPorts(id sandbox.ID, l *live) bool {
 
 // tellPorts puts each change on record and in the journal.
 func (e *Engine) tellPorts(ctx context.Context, id sandbox.ID, l *live, seen []int) error {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return err
 	}

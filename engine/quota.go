@@ -171,7 +171,7 @@ func (e *Engine) admitUse(ctx context.Context, account, what string, want sandbo
 }
 
 func (e *Engine) claimUse(ctx context.Context, want usage, what string) error {
-	unlock, err := e.admitting.lock(ctx, want.account)
+	unlock, err := e.admitting.Lock(ctx, want.account)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (e *Engine) abort(id sandbox.ID) {
 
 // remove removes a sandbox for a reason. The result is errBusy if may refuses.
 func (e *Engine) remove(ctx context.Context, id sandbox.ID, reason string, may func(*uses) bool) error {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return err
 	}

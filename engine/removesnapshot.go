@@ -26,7 +26,7 @@ func (e *Engine) RemoveSnapshot(ctx context.Context, id string) error {
 }
 
 func (e *Engine) removeShot(ctx context.Context, sh *shot) error {
-	unlock, err := e.shots.lock(ctx, sh.key())
+	unlock, err := e.shots.Lock(ctx, sh.key())
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (e *Engine) Rollback(ctx context.Context, id string, req sandbox.RollbackRe
 func (e *Engine) rollback(ctx context.Context, id sandbox.ID, given string) (_ *stored, err error) {
 	t := e.timed("rollback")
 	defer t.end(&err)
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (e *Engine) takeEarly(ctx context.Context, sh *shot, late string) (dir stri
 
 // replace ends what a sandbox is and puts it on record as put aside at a snapshot.
 func (e *Engine) replace(ctx context.Context, s *stored, sh *shot) error {
-	unlock, err := e.shots.lock(ctx, sh.key())
+	unlock, err := e.shots.Lock(ctx, sh.key())
 	if err != nil {
 		return err
 	}

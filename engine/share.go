@@ -51,7 +51,7 @@ func (e *Engine) Share(ctx context.Context, id string, port int, r sandbox.Share
 	if err != nil {
 		return sandbox.Share{}, fail(op, "", err)
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(sid))
+	unlock, err := e.sandboxes.Lock(ctx, string(sid))
 	if err != nil {
 		return sandbox.Share{}, fail(op, sid, err)
 	}

@@ -105,7 +105,7 @@ func (e *Engine) registerSaved(ctx context.Context, sh *shot, saved *snapshot.Sa
 // capture writes a sandbox down into a folder, and plans the snapshot. Without a
 // folder the snapshot is planned whole: the sandbox has yet to wake from one.
 func (e *Engine) capture(ctx context.Context, a Archive, id sandbox.ID, req sandbox.SnapshotRequest) (_ *shot, dir string, err error) {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return nil, "", err
 	}
@@ -268,7 +268,7 @@ func (e *Engine) register(ctx context.Context, sh *shot, stored int64) error {
 // commitWithSandbox puts a snapshot on record together with the sandbox that it
 // is of, if that is still there and the snapshot is the newest of it.
 func (e *Engine) commitWithSandbox(ctx context.Context, sh *shot) error {
-	unlock, err := e.sandboxes.lock(ctx, string(sh.Sandbox))
+	unlock, err := e.sandboxes.Lock(ctx, string(sh.Sandbox))
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (e *Engine) removeTemplate(ctx context.Context, name string) error {
 	if err := sandbox.CheckName(name); err != nil {
 		return err
 	}
-	unlock, err := e.names.lock(ctx, name)
+	unlock, err := e.names.Lock(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (s *stored) trusts() bool {
 // it, its own or another's: its policy is new, or it is a copy. What keeps it from
 // that is on record, and does not keep the caller from working.
 func (e *Engine) haveTrust(ctx context.Context, id sandbox.ID) error {
-	unlock, err := e.sandboxes.lock(ctx, string(id))
+	unlock, err := e.sandboxes.Lock(ctx, string(id))
 	if err != nil {
 		return err
 	}

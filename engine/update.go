@@ -28,7 +28,7 @@ func (e *Engine) Update(ctx context.Context, id string, u sandbox.Update) (sandb
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, known(id), err)
 	}
-	unlock, err := e.sandboxes.lock(ctx, string(sid))
+	unlock, err := e.sandboxes.Lock(ctx, string(sid))
 	if err != nil {
 		return sandbox.Sandbox{}, fail(op, sid, err)
 	}

@@ -61,7 +61,7 @@ func (e *Engine) CreateVolume(ctx context.Context, req sandbox.VolumeRequest) (v
 	if err != nil {
 		return v, fail(op, "", err)
 	}
-	unlock, err := e.sharing.lock(ctx, c.Account)
+	unlock, err := e.sharing.Lock(ctx, c.Account)
 	if err != nil {
 		return v, fail(op, "", err)
 	}
@@ -224,7 +224,7 @@ func (e *Engine) RemoveVolume(ctx context.Context, given string) error {
 }
 
 func (e *Engine) removeVolume(ctx context.Context, v sandbox.Volume) error {
-	unlock, err := e.sharing.lock(ctx, v.Account)
+	unlock, err := e.sharing.Lock(ctx, v.Account)
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (e *Engine) shareVolumes(ctx context.Context, s *stored) (release func(), e
 		_, err := e.volumeCaller(ctx)
 		return nil, err
 	}
-	release, err = e.sharing.lock(ctx, s.Account)
+	release, err = e.sharing.Lock(ctx, s.Account)
 	if err != nil {
 		return nil, err
 	}

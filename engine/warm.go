@@ -154,7 +154,7 @@ func (e *Engine) named() func(kind) bool {
 
 // warmUp makes one machine and puts it on its shelf.
 func (e *Engine) warmUp(ctx context.Context, o order) error {
-	unlock, err := e.names.lock(ctx, o.template)
+	unlock, err := e.names.Lock(ctx, o.template)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (e *Engine) CreateWebhook(ctx context.Context, req sandbox.WebhookRequest) 
 	if err := checkHook(&req); err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}
-	unlock, err := e.admitting.lock(ctx, c.Account) // so that all are counted
+	unlock, err := e.admitting.Lock(ctx, c.Account) // so that all are counted
 	if err != nil {
 		return sandbox.NewWebhook{}, fail(op, "", err)
 	}

@@ -32,7 +32,7 @@ func (s *Store) Build(ctx context.Context, req sandbox.BuildRequest, progress fu
 	if err != nil {
 		return sandbox.Template{}, fault(op, err)
 	}
-	unlock, err := s.building.lock(ctx, req.Name)
+	unlock, err := s.building.Lock(ctx, req.Name)
 	if err != nil {
 		return sandbox.Template{}, fault(op, err)
 	}

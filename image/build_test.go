@@ -380,7 +380,7 @@ func TestBuildsOfOneNameShare(t *testing.T) {
 	wantNoWork(t, s)
 
 	// A waiting build ends with its context.
-	unlock, err := s.building.lock(t.Context(), "one")
+	unlock, err := s.building.Lock(t.Context(), "one")
 	if err != nil {
 		t.Fatal(err)
 	}

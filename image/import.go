@@ -27,7 +27,7 @@ func (s *Store) Import(ctx context.Context, from string, login *sandbox.Login, f
 		return t, fault(op, err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	unlock, err := s.building.lock(ctx, "key "+r.key())
+	unlock, err := s.building.Lock(ctx, "key "+r.key())
 	if err != nil {
 		return t, fault(op, err)
 	}
@@ -120,7 +120,7 @@ func (s *Store) Assign(ctx context.Context, t sandbox.Template) error {
 	if err := sandbox.CheckName(t.Name); err != nil {
 		return fault(op, err)
 	}
-	unlock, err := s.building.lock(ctx, t.Name)
+	unlock, err := s.building.Lock(ctx, t.Name)
 	if err != nil {
 		return fault(op, err)
 	}

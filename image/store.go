@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/berth-dev/berth/keylock"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -30,9 +31,9 @@ type Store struct {
 
 	mcpGateway func() ([]byte, error)
 
-	building keyedLock  // by template name
-	working  sync.Mutex // over making and sweeping work directories
-	publish  sync.Mutex // over changes to metadata and images
+	building keylock.Locks // by template name
+	working  sync.Mutex    // over making and sweeping work directories
+	publish  sync.Mutex    // over changes to metadata and images
 }
 
 // Open opens the store in dir (<data>/templates), which it makes when absent,

@@ -124,7 +124,7 @@ func (s *Store) takeRoot(ctx context.Context, h *tar.Header, in *tar.Reader) (di
 	if err != nil {
 		return "", err
 	}
-	unlock, err := s.building.lock(ctx, "root "+t.Digest)
+	unlock, err := s.building.Lock(ctx, "root "+t.Digest)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"sync"
 
 	"github.com/berth-dev/berth/sandbox"
 )
@@ -33,7 +32,7 @@ func (d *Dialect) once(r *http.Request, n *newSandbox, req *sandbox.CreateReques
 	if err != nil {
 		return s, err
 	}
-	leave, err := d.turns.take(ctx, c.Account+" "+key)
+	leave, err := d.turns.Lock(ctx, c.Account+" "+key)
 	if err != nil {
 		return s, err
 	}
@@ -75,40 +74,6 @@ func (d *Dialect) madeWith(ctx context.Context, key string) (oldest sandbox.Sand
 		}
 		if q.After = page.Next; page.Next == "" {
 			return oldest, ok, nil
-		}
-	}
-}
-
-// turns lets one at a time do what has a name.
-type turns struct {
-	mu  sync.Mutex
-	all map[string]chan struct{} // closed when the turn is over
-}
-
-// take waits for a turn, which leave ends.
-func (t *turns) take(ctx context.Context, name string) (leave func(), err error) {
-	for {
-		t.mu.Lock()
-		before := t.all[name]
-		if before == nil {
-			if t.all == nil {
-				t.all = map[string]chan struct{}{}
-			}
-			over := make(chan struct{})
-			t.all[name] = over
-			t.mu.Unlock()
-			return func() {
-				t.mu.Lock()
-				defer t.mu.Unlock()
-				delete(t.all, name)
-				close(over)
-			}, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
 }

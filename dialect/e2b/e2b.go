@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/berth-dev/berth/keylock"
 	"github.com/berth-dev/berth/sandbox"
 )
 
@@ -134,7 +135,7 @@ type Dialect struct {
 	watchers watchers
 	known    known
 	planned  planned
-	turns    turns // of creates, by their keys
+	turns    keylock.Locks // of creates, by their keys
 }
 
 // New returns a Dialect.

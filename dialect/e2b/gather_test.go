@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"context"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -45,44 +44,5 @@ func TestGathered(t *testing.T) {
 	g.end()
 	if n := last.sent.Load(); n != 0 {
 		t.Errorf("what is over at once was sent %d times before its end", n)
-	}
-}
-
-func TestTurns(t *testing.T) {
-	var all turns
-	leave, err := all.take(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := all.take(t.Context(), "b")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := all.take(ctx, "a"); err != context.Canceled {
-		t.Errorf("who gave up waiting is told %v", err)
-	}
-	inside := 1 // counted while the turn is held
-	done := make(chan bool)
-	for range 20 {
-		go func() {
-			leave, err := all.take(t.Context(), "a")
-			if err == nil {
-				inside++
-				leave()
-			}
-			done <- err == nil
-		}()
-	}
-	leave()
-	for range 20 {
-		if !<-done {
-			t.Error("somebody had no turn")
-		}
-	}
-	if inside != 21 || len(all.all) != 0 {
-		t.Errorf("%d turns, %d left", inside, len(all.all))
 	}
 }

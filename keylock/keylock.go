@@ -1,12 +1,15 @@
-package engine
+// Package keylock has locks that are told apart by name, and made and forgotten as they
+// are used.
+package keylock
 
 import (
 	"context"
 	"sync"
 )
 
-// locks is a lock for each key. One exists while somebody holds or awaits it.
-type locks struct {
+// Locks is a lock for each key. One exists while somebody holds or awaits it; who comes
+// first gets it next. The zero value is ready.
+type Locks struct {
 	mu  sync.Mutex
 	all map[string]*lock
 }
@@ -16,8 +19,9 @@ type lock struct {
 	users int
 }
 
-// lock waits for the key's lock; unlock must be called once.
-func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+// Lock waits for the key's lock, which unlock, called once, gives back. When ctx ends first
+// the error is its cause.
+func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.all == nil {
 		l.all = map[string]*lock{}
@@ -39,7 +43,7 @@ func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 }
 
-func (l *locks) leave(key string, k *lock) {
+func (l *Locks) leave(key string, k *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k.users--; k.users == 0 {
