@@ -105,7 +105,7 @@ func (g *Guest) Serve(ctx context.Context, l net.Listener) error {
 	g.port = ownPort(l)
 	g.entrance = newDoor(l, g.config.Secret, g.config.Peer)
 	server := &http.Server{
-		Handler:           refusal.Heard(g.routes()),
+		Handler:           refusal.Heard(lanes(ctx, g.routes())),
 		Protocols:         new(http.Protocols),
 		ConnContext:       withConn,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},

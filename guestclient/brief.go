@@ -1,9 +1,7 @@
 package guestclient
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -29,9 +27,10 @@ type ways struct {
 	busy   chan struct{} // a token for each call that alone carries
 }
 
-// RoundTrip falls back to the shared connection when too many calls are under way.
+// RoundTrip falls back to the shared connection for what is large, and when too many calls
+// are under way.
 func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Context().Value(briefKey{}) == nil {
+	if !isBrief(r) {
 		return w.shared.RoundTrip(r)
 	}
 	select {
@@ -40,11 +39,6 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.shared.RoundTrip(r)
 	}
 	done := sync.OnceFunc(func() { <-w.busy })
-	r, err := inMemory(r)
-	if err != nil {
-		done()
-		return nil, err
-	}
 	resp, err := w.alone.RoundTrip(r)
 	if err != nil {
 		done()
@@ -54,25 +48,13 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// onePacket is the size of a body, in bytes, up to which it is worth a copy.
+// onePacket is the size of a body, in bytes, that alone carries at most.
 const onePacket = 32 << 10
 
-// inMemory gives a request whose body is known to be there. Before any other the
-// transport sends the header on its own, for the body might be long in coming; the
-// guest would wake twice.
-func inMemory(r *http.Request) (*http.Request, error) {
-	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > onePacket {
-		return r, nil
-	}
-	body := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(r.Body, body)
-	if err := errors.Join(err, r.Body.Close()); err != nil {
-		return nil, err
-	}
-	same := r.WithContext(r.Context())
-	same.Body = io.NopCloser(bytes.NewReader(body))
-	same.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return same, nil
+// isBrief reports whether a request may have a connection of its own: it is small, and its
+// body is known to be there.
+func isBrief(r *http.Request) bool {
+	return r.Context().Value(briefKey{}) != nil && (r.Body == nil || r.ContentLength > 0 && r.ContentLength <= onePacket)
 }
 
 // wholeBody reads what little is left before it is closed, so that the connection

@@ -33,8 +33,8 @@ func TestAShortCallIsOnePacket(t *testing.T) {
 	}))
 	defer s.Close()
 	var writes atomic.Int32
-	alone := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
+	alone := &inline{dial: func(ctx context.Context) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", s.Listener.Addr().String())
 		return countingConn{c, &writes}, err
 	}}
 	defer alone.CloseIdleConnections()
@@ -64,14 +64,18 @@ func TestAShortCallIsOnePacket(t *testing.T) {
 
 // TestABodyThatIsTooShort is refused before anything is sent.
 func TestABodyThatIsTooShort(t *testing.T) {
-	w := &ways{busy: make(chan struct{}, 1)}
+	var writes atomic.Int32
+	w := &ways{busy: make(chan struct{}, 1), alone: &inline{dial: func(context.Context) (net.Conn, error) {
+		c, _ := net.Pipe()
+		return countingConn{c, &writes}, nil
+	}}}
 	r, err := http.NewRequestWithContext(briefly(t.Context()), "POST", "http://guest", struct{ io.Reader }{strings.NewReader("abc")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.ContentLength = 4
-	if _, err := w.RoundTrip(r); err == nil {
-		t.Error("sent")
+	if _, err := w.RoundTrip(r); err == nil || writes.Load() != 0 {
+		t.Errorf("sent in %d parts, %v", writes.Load(), err)
 	}
 	if len(w.busy) != 0 {
 		t.Error("its place is not free again")

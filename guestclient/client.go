@@ -40,7 +40,7 @@ type Client struct {
 	dial  func(context.Context) (net.Conn, error)
 	ways  *ways           // of every call
 	calls *http.Transport // HTTP/2: one connection for many calls
-	brief *http.Transport // HTTP/1.1: one connection for each call that is soon over
+	brief *inline         // HTTP/1.1: one connection for each call that is soon over
 	files *http.Transport // HTTP/1.1: one connection for each body
 	http  *http.Client    // over files
 
@@ -85,12 +85,8 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
 		},
 	}
-	c.brief = &http.Transport{
-		DialContext: dialer, Protocols: new(http.Protocols), DisableCompression: true,
-		IdleConnTimeout: idleTime, MaxResponseHeaderBytes: maxHeader, MaxIdleConnsPerHost: briefCalls,
-	}
+	c.brief = &inline{dial: dial}
 	c.calls.Protocols.SetUnencryptedHTTP2(true)
-	c.brief.Protocols.SetHTTP1(true)
 	c.files.Protocols.SetHTTP1(true)
 	c.http = &http.Client{Transport: c.files, CheckRedirect: noRedirects}
 	c.services = everywhere()
