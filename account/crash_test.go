@@ -65,7 +65,7 @@ func TestCrashes(t *testing.T) {
 			return errors.Join(err, w.Sweep(t.Context()))
 		},
 		"remove": func(t *testing.T, w *town, id, claim string) error {
-			ctx, cancel := context.WithTimeout(operator(t), 2*time.Second)
+			ctx, cancel := context.WithTimeout(operator(t), 5*time.Second)
 			defer cancel()
 			return w.RemoveAccount(ctx, id)
 		},

@@ -27,7 +27,7 @@ func handled(t *testing.T, decide http.HandlerFunc, rules ...sandbox.Inject) *ri
 	s := httptest.NewServer(decide)
 	t.Cleanup(s.Close)
 	rules = append([]sandbox.Inject{{Host: host, Handler: &sandbox.Handler{Name: "gate"}}}, rules...)
-	return newRigWith(t, http.HandlerFunc(echo), Handlers{Named: map[string]Endpoint{"gate": {URL: s.URL + "/decide"}}, Key: handlerKey, Timeout: 2 * time.Second}, rules...)
+	return newRigWith(t, http.HandlerFunc(echo), Handlers{Named: map[string]Endpoint{"gate": {URL: s.URL + "/decide"}}, Key: handlerKey, Timeout: 5 * time.Second}, rules...)
 }
 
 func TestAHandlerDecides(t *testing.T) {
