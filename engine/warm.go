@@ -85,9 +85,11 @@ func (e *Engine) keepPool() {
 	for {
 		select {
 		case <-e.ctx.Done():
-			return
 		case <-look.C:
 		case <-e.pool.poke:
+		}
+		if e.ctx.Err() != nil { // which a select need not see first
+			return
 		}
 		look.Reset(e.tendPool())
 	}
@@ -138,7 +140,9 @@ func (e *Engine) memoryPressure() (scarce, dire bool) {
 func (e *Engine) named() func(kind) bool {
 	all, err := e.templates.List(e.ctx)
 	if err != nil {
-		e.log.Warn("list the templates", "error", err)
+		if e.ctx.Err() == nil {
+			e.log.Warn("list the templates", "error", err)
+		}
 		return func(kind) bool { return true } // they are looked at again
 	}
 	type made struct {
