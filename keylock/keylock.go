@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Locks is a lock for each key. One exists while somebody holds or awaits it; who comes
-// first gets it next. The zero value is ready.
+// Locks is a lock for each key. One exists while somebody holds or awaits it. The zero value
+// is ready.
 type Locks struct {
 	mu  sync.Mutex
 	all map[string]*lock
